@@ -18,7 +18,8 @@
 //!
 //! A record is not proof: after a power failure the bytes that it describes may be lost. So each recorded group is
 //! read back. It is compared with the record, and with the digest that the source sends *now*. Therefore the journal
-//! is safe without any order of writes. Syncing it, after the data, only bounds how much is fetched again.
+//! is safe without any order of writes. Syncing it, after the data, only bounds how much is fetched again. Only `Named` is
+//! synced before the rename that it tells of: a file that has its name is the transfer's own by that record alone.
 //!
 //! What is read back may be in the kernel's memory alone: after a sync that failed, the kernel can take bytes as
 //! written that the disk never got, and no later sync says so. `Synced` tells which records, and which of the groups

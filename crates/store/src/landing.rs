@@ -198,6 +198,10 @@ impl Landing {
         let (replay, changes, needs_journal) = take_stock(&mut plan, &opened, replay, options)?;
         if options.fresh {
             journal.clear().map_err(|errno| LandingError::from_errno("write", plan.target(), errno))?;
+            if opened.was_there {
+                // Until the landing has begun, it says whose the partial files are.
+                journal.keep();
+            }
         }
         let (base, made_now) = match plan.manifest.kind() {
             Kind::File => (plan.destination.reopen()?, false),
@@ -402,7 +406,11 @@ impl Landing {
         stays |= self.needs_journal && self.plan.destination.open_target().is_ok_and(|target| target.is_some());
         let has_name = |file: &FileState| matches!(file, FileState::Named | FileState::Finished);
         stays |= self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
-        if !stays || self.begin_anew().is_err() {
+        if stays {
+            // What it says of groups that are gone does no harm.
+            let _ = self.begin_anew();
+            self.journal().keep();
+        } else {
             self.journal().retire();
         }
     }
@@ -443,10 +451,15 @@ impl Landing {
             match state.files.get(index) {
                 None => return Err(LandingError::NoSuchFile(index)),
                 Some(FileState::Named) => {
+                    let failed = |errno| self.file_error("open", index, errno);
+                    self.take_links_away(index).map_err(failed)?;
                     self.check_links(index, self.path(index))?;
-                    self.take_name_away(index).map_err(|errno| self.file_error("open", index, errno))?;
-                    state.files[index] = FileState::Partial;
                     state.open.remove(index);
+                    self.take_name_away(index).map_err(failed)?;
+                    state.files[index] = FileState::Partial;
+                    if !self.take_up_partial(index).map_err(failed)? {
+                        return Err(failed(Errno::PERM));
+                    }
                 }
                 Some(FileState::Absent) => return self.make(state, index),
                 Some(FileState::Making) => state = self.made_one.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -542,8 +555,11 @@ impl Landing {
         })?;
         if let Err(errno) = disk::resize(&file, self.partial_bytes(index)) {
             let error = self.file_error("make", index, errno);
-            // What cannot be removed stays.
-            let _ = self.base.remove_file(path);
+            if self.base.remove_file(path).is_err() {
+                // It stays, and so does the journal, which says whose it is.
+                self.lock().kept_partials.push(index);
+                self.journal().keep();
+            }
             return Err(error);
         }
         Ok(File::from(file))
@@ -597,6 +613,9 @@ fn take_stock(
     let (replay, changes) =
         if options.fresh { (Replay::default(), Vec::new()) } else { replay.adopt((*plan.manifest).clone()) };
     replay.named.iter().for_each(|(&file, named)| plan.go_on_with(file, named.size));
+    if !replay.named.is_empty() {
+        plan.go_on_with_links();
+    }
     // Where a journal allowed to add to a directory, and was damaged, nothing else says whose the directory is.
     let mut needs_journal = false;
     if opened.was_there {
@@ -620,6 +639,8 @@ impl Drop for Landing {
 
 #[cfg(test)]
 mod disturbed_tests;
+#[cfg(test)]
+mod link_tests;
 #[cfg(test)]
 mod power_tests;
 #[cfg(test)]

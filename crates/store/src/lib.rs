@@ -17,6 +17,7 @@ pub mod checksums;
 pub mod digest;
 pub mod digest_cache;
 mod disk;
+mod file_lock;
 mod filter;
 mod inbox;
 pub mod journal;

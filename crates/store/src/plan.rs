@@ -332,6 +332,23 @@ impl Plan {
         }
     }
 
+    /// After [`go_on_with`](Plan::go_on_with): further names of files that are continued, which the earlier transfer has
+    /// made, are made again.
+    pub(crate) fn go_on_with_links(&mut self) {
+        let Some(base) = &self.base else { return };
+        let identity = |path: &[u8]| base.stat(path, Links::Refuse).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        let mut ours = Vec::new();
+        for (index, link) in self.manifest.hard_links().iter().enumerate() {
+            let file = self.manifest.find(&link.file).filter(|&file| self.files[file] == Fate::Fetch);
+            let home =
+                file.filter(|_| self.hard_links[index] != Fate::LeftOut).and_then(|file| identity(self.path(file)));
+            if home.is_some() && home == identity(&link.path) {
+                ours.push(index);
+            }
+        }
+        ours.into_iter().for_each(|index| self.hard_links[index] = Fate::Replace);
+    }
+
     /// The bytes of files that do not land: they need not be fetched.
     pub fn unwanted(&self) -> RangeSet {
         let mut unwanted = RangeSet::new();

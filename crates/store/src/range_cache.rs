@@ -24,11 +24,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
 
 use crate::digest::proof::CHUNK_BYTES;
 use crate::digest::{GROUP_BYTES, Hash};
+use crate::file_lock::FileLock;
 use crate::own_directory::{self, OwnDirectory, Purpose, is_hash};
 
 mod generations;
@@ -148,7 +148,7 @@ impl RangeCache {
 
     /// Removes a file in which something is damaged. What would be added to it would not count.
     fn discard(&self, file: &File, group: &Group, chunks: &Range<u64>) {
-        if locks(file)
+        if let Ok(_lock) = FileLock::exclusive(file)
             && self.directory.is_called(file, &group.name)
             && matches!(find(file, group.hash, chunks), Ok(Found::Damaged))
         {
@@ -171,9 +171,7 @@ impl RangeCache {
         let record = Head::record(group.hash, chunks, bytes);
         let is_whole = bytes.len() as u64 == GROUP_BYTES;
         let file = self.directory.open_file(&group.name, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
-        if !locks(&file) {
-            return Ok(());
-        }
+        let Ok(_lock) = FileLock::exclusive(&file) else { return Ok(()) };
         let len = file.metadata()?.len();
         let is_sound = matches!(find(&file, group.hash, &NO_CHUNKS)?, Found::Nothing);
         if is_whole || !is_sound || len + record.len() as u64 > FILE_BYTES_MAX {
@@ -201,12 +199,6 @@ impl RangeCache {
     fn prune(&self) {
         self.directory.prune(self.bytes_max / 20 * 18, self.bytes_max / 20 * 17);
     }
-}
-
-/// Whether the file's lock is ours, until it is closed. File systems that have no locks go without.
-fn locks(file: &File) -> bool {
-    let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
-    matches!(locked, Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS))
 }
 
 /// Chunks that no record has.
@@ -413,10 +405,10 @@ mod tests {
         assert_eq!(get(&cache, remote(1), 0, 4..6, 2 * CHUNK), Some(content(&(4..6))));
         assert_eq!(get(&cache, remote(1), 0, 0..2, 2 * CHUNK), Some(content(&(0..2))));
         // Who holds the lock is not disturbed: neither by what would be added, nor by what looks damaged meanwhile.
-        assert!(locks(&writer));
+        let writer = FileLock::exclusive(writer).unwrap();
         cache.put(&remote(1), 0, &(8..9), &content(&(8..9))).unwrap();
         assert_eq!(get(&cache, remote(1), 0, 8..9, CHUNK), None);
-        (&writer).write_all(&[0; HEAD_BYTES]).unwrap();
+        (&*writer).write_all(&[0; HEAD_BYTES]).unwrap();
         assert_eq!(get(&cache, remote(1), 0, 8..9, CHUNK), None);
         assert!(cache.directory.is_called(&writer, &remote(1).group(0).name));
         drop(writer);

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Read};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Chain, Damage, HEADER_BYTES, Record, Replay, encode};
 use crate::beneath::{Beneath, Links};
 use crate::disk;
+use crate::file_lock::FileLock;
 
 /// Largest journal that is read or written: some 17 TB of verified groups, or as many files.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
@@ -51,7 +52,7 @@ pub(crate) struct Opened {
 pub(crate) struct Journal {
     directory: Beneath,
     name: Vec<u8>,
-    file: File,
+    file: FileLock<File>,
     len: u64,
     chain: Chain,
     /// Whether there is something to continue from.
@@ -64,8 +65,8 @@ impl Journal {
     ///
     /// The lock is the kernel's, so it ends with its process. File systems that have none go without.
     pub(crate) fn open(directory: Beneath, name: Vec<u8>) -> Result<(Self, Opened, Replay), OpenError> {
-        let (mut file, was_there) = locked(&directory, &name)?;
-        let (bytes, size, replay) = read(&mut file)?;
+        let (file, was_there) = locked(&directory, &name)?;
+        let (bytes, size, replay) = read(&file)?;
         let (len, chain) = (replay.sound_bytes, replay.chain);
         let mut journal = Self { directory, name, file, len, chain, is_of_use: was_there };
         let damage = if was_there { Damage::of(size, &replay) } else { None };
@@ -73,7 +74,7 @@ impl Journal {
             journal.clear()?;
             journal.is_of_use = was_there;
         } else if damage.is_some() {
-            disk::resize(&journal.file, journal.len)?;
+            disk::resize(&*journal.file, journal.len)?;
         }
         if journal.len >= HEADER_BYTES {
             // What is read may be in the kernel's memory alone, after a sync that failed.
@@ -87,14 +88,14 @@ impl Journal {
     /// What the journal called `name` in `directory` says, if there is one. Nothing is made or changed.
     pub(crate) fn look(directory: &Beneath, name: &[u8]) -> Result<(Opened, Replay), OpenError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let mut file = match directory.open(name, flags, Mode::empty(), Links::Refuse) {
+        let file = match directory.open(name, flags, Mode::empty(), Links::Refuse) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Ok(Default::default()),
             Err(errno) => return Err(not_opened(errno)),
         };
         check(&file)?;
-        lock(&file, FlockOperation::NonBlockingLockShared)?;
-        let (_, size, replay) = read(&mut file)?;
+        let file = FileLock::shared(file).map_err(not_locked)?;
+        let (_, size, replay) = read(&file)?;
         Ok((Opened { was_there: true, damage: Damage::of(size, &replay) }, replay))
     }
 
@@ -102,7 +103,7 @@ impl Journal {
     pub(crate) fn is_locked(directory: &Beneath, name: &[u8]) -> bool {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let Ok(file) = directory.open(name, flags, Mode::empty(), Links::Refuse).map(File::from) else { return false };
-        check(&file).is_ok() && matches!(lock(&file, FlockOperation::NonBlockingLockShared), Err(OpenError::Locked))
+        check(&file).is_ok() && matches!(FileLock::shared(&file), Err(Errno::WOULDBLOCK))
     }
 
     /// The transfer begins: from now on the journal stays only if something is recorded as verified, as before or from
@@ -116,13 +117,14 @@ impl Journal {
         self.is_of_use = true;
     }
 
-    /// Forgets everything.
+    /// Forgets everything. If it cannot, it stays when it would have stayed before: it says whose the partial files are.
     pub(crate) fn clear(&mut self) -> rustix::io::Result<()> {
-        self.is_of_use = false;
-        disk::resize(&self.file, 0)?;
+        disk::resize(&*self.file, 0)?;
         self.len = 0;
         self.chain = Chain::default();
-        self.put(&encode(&[]))
+        self.put(&encode(&[]))?;
+        self.is_of_use = false;
+        Ok(())
     }
 
     /// Appends records, in one write; false when there is no room for them, on the disk or in the journal: what they
@@ -175,7 +177,7 @@ impl Journal {
     /// Whether there is something to continue from.
     pub(crate) fn is_of_use(&self) -> bool {
         // Without a name, because its directory was removed, there is nothing that a later transfer could find.
-        self.is_of_use && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
+        self.is_of_use && rustix::fs::fstat(&*self.file).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
     /// The open file, to sync it.
@@ -187,7 +189,7 @@ impl Journal {
     pub(crate) fn retire(&mut self) {
         self.is_of_use = false;
         // What cannot be removed is found of no use by the next transfer.
-        if let (Ok(ours), Ok(there)) = (rustix::fs::fstat(&self.file), self.directory.stat(&self.name, Links::Refuse))
+        if let (Ok(ours), Ok(there)) = (rustix::fs::fstat(&*self.file), self.directory.stat(&self.name, Links::Refuse))
             && (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
         {
             let _ = self.directory.remove_file(&self.name);
@@ -204,7 +206,7 @@ impl Drop for Journal {
 }
 
 /// Reads the journal: its bytes, how long it is, and what it says.
-fn read(file: &mut File) -> Result<(Vec<u8>, u64, Replay), OpenError> {
+fn read(file: &File) -> Result<(Vec<u8>, u64, Replay), OpenError> {
     let size = file.metadata()?.len();
     let mut bytes = Vec::new();
     file.take(JOURNAL_BYTES_MAX).read_to_end(&mut bytes)?;
@@ -213,7 +215,7 @@ fn read(file: &mut File) -> Result<(Vec<u8>, u64, Replay), OpenError> {
 }
 
 /// The file, ours alone, and whether it was there before.
-fn locked(directory: &Beneath, name: &[u8]) -> Result<(File, bool), OpenError> {
+fn locked(directory: &Beneath, name: &[u8]) -> Result<(FileLock<File>, bool), OpenError> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mode = Mode::from_raw_mode(0o600);
     loop {
@@ -230,9 +232,9 @@ fn locked(directory: &Beneath, name: &[u8]) -> Result<(File, bool), OpenError> {
             Err(errno) => return Err(not_opened(errno)),
         };
         check(&file)?;
-        lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let file = FileLock::exclusive(file).map_err(not_locked)?;
         // The previous holder of the lock may have removed the file when it was done.
-        let ours = rustix::fs::fstat(&file)?;
+        let ours = rustix::fs::fstat(&*file)?;
         match rustix::fs::statat(directory.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) => return Ok((file, was_there)),
             Ok(_) | Err(Errno::NOENT) => {}
@@ -258,10 +260,6 @@ fn check(file: &File) -> Result<(), OpenError> {
     if is_file && is_ours { Ok(()) } else { Err(OpenError::NotAJournal) }
 }
 
-fn lock(file: &File, operation: FlockOperation) -> Result<(), OpenError> {
-    match rustix::fs::flock(file, operation) {
-        Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(OpenError::Locked),
-        Err(errno) => Err(errno.into()),
-    }
+fn not_locked(errno: Errno) -> OpenError {
+    if errno == Errno::WOULDBLOCK { OpenError::Locked } else { OpenError::System(errno) }
 }

@@ -156,3 +156,48 @@ proptest! {
         prop_assert_eq!(Replay::read(&bytes).unwrap(), if is_version { Replay::default() } else { whole });
     }
 }
+
+#[test]
+fn a_journal_that_was_closed_is_free_whoever_has_a_copy_of_its_descriptor() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = || crate::beneath::Beneath::at(dir.path()).unwrap();
+    let (mut journal, ..) = Journal::open(directory(), b"j".to_vec()).unwrap();
+    journal.append(&records()).unwrap();
+    // As a program that is being started has it.
+    let _copy = journal.file().unwrap();
+    assert!(Journal::is_locked(&directory(), b"j"));
+    assert!(matches!(Journal::open(directory(), b"j".to_vec()), Err(OpenError::Locked)));
+    drop(journal);
+    assert!(!Journal::is_locked(&directory(), b"j"));
+    let (.., replay) = Journal::open(directory(), b"j".to_vec()).unwrap();
+    assert_eq!(replay.verified.len(), 2);
+}
+
+#[test]
+fn a_journal_that_cannot_be_begun_stays_and_says_whose_the_partial_files_are() {
+    use crate::disk::faulty::{Faults, FaultyDisk};
+
+    for (bytes, is_there_before) in [(&b""[..], true), (b"IHJ", true), (b"", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Journal::open(crate::beneath::Beneath::at(dir.path()).unwrap(), b"j".to_vec());
+        let path = dir.path().join("j");
+        if is_there_before {
+            std::fs::write(&path, bytes).unwrap();
+        }
+        // Whatever is written does not fit.
+        let (_, opened, has_failed) =
+            FaultyDisk::of(dir.path(), 0).run(Faults { full: 1, ..Faults::default() }, || open().map(drop));
+        assert!(has_failed && opened.is_err());
+        assert_eq!(path.exists(), is_there_before);
+    }
+    // One that is to be forgotten is not removed by that.
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Journal::open(crate::beneath::Beneath::at(dir.path()).unwrap(), b"j".to_vec()).unwrap();
+    std::fs::write(dir.path().join("j"), encode(&records())).unwrap();
+    let (mut journal, ..) = open();
+    let disk = FaultyDisk::of(dir.path(), 0);
+    let (_, cleared, _) = disk.run(Faults { full: 1, ..Faults::default() }, || journal.clear());
+    assert!(cleared.is_err());
+    drop(journal);
+    assert!(open().1.was_there);
+}

@@ -11,7 +11,6 @@ use super::watch::Stamp;
 use super::{End, FileState, Landing, LandingError, Seal, State};
 use crate::beneath::{Beneath, Links, split};
 use crate::disk;
-use crate::journal::Record;
 use crate::plan::{Fate, is_special};
 use crate::{Kind, Metadata};
 
@@ -70,6 +69,7 @@ impl Landing {
         let together = indices.len() >= SYNC_TOGETHER_MIN && !self.crosses_devices;
         let done = self
             .only_sync(|| self.sync_files(&to_name, together, &mut unnamed))
+            .and_then(|()| self.record_names(&unnamed))
             .and_then(|()| self.name(together, &mut unnamed, &mut disturbed));
         let mut state = self.lock();
         for index in unnamed.into_iter().chain(disturbed.iter().copied()) {
@@ -179,9 +179,6 @@ impl Landing {
     /// Renames the files one after the other, and removes each from `unnamed` when it has its name. Files that another
     /// program may have written to go to `disturbed`.
     fn name(&self, together: bool, unnamed: &mut Vec<usize>, disturbed: &mut Vec<usize>) -> Result<(), LandingError> {
-        // All of them before the first: one that is recorded and not renamed is still found by its partial name.
-        let records: Vec<Record> = unnamed.iter().map(|&file| Record::Named { file }).collect();
-        self.record(&records)?;
         // Of files in order neighbours mostly share their parent.
         let mut parent: Option<(&[u8], Beneath)> = None;
         while let Some(&index) = unnamed.last() {

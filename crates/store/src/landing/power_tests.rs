@@ -129,10 +129,14 @@ impl Run<'_> {
             }
             if small >= SYNC_BYTES || self.random.below(6) == 0 {
                 small = 0;
-                landing.finish_files(&std::mem::take(&mut ready))?;
+                let disturbed = landing.finish_files(&ready)?;
+                assert!(disturbed.is_empty(), "nobody has disturbed {disturbed:?}");
+                *self.has_synced |= !ready.is_empty();
+                ready.clear();
             }
         }
         let disturbed = landing.finish_files(&ready)?;
+        *self.has_synced |= !ready.is_empty();
         assert!(disturbed.is_empty(), "nobody has disturbed {disturbed:?}");
         Ok(())
     }
@@ -344,6 +348,12 @@ fn seeds_that_found_faults() {
         (116, "so was one whose journal had lost that the transfer had made it"),
         (118, "a file that was to be replaced, of the size of the new one, was refused"),
         (660, "a journal of half a header and zeros was taken for another file"),
+        (1010, "a file that had its name, and whose record was lost, was refused once it had changed"),
+        (2367, "a link that was not named yet stayed beside the data set that had it no more"),
+        (4383, "a file that was named and written to again was taken for disturbed"),
+        (4560, "the same"),
+        (4855, "a journal that could not be begun was removed, and left a partial file that nobody knew"),
+        (9701, "so did a partial file that could neither be made whole nor removed"),
         (46, "bytes that only the kernel had were taken for verified"),
         (65, "the same"),
         (77, "the same"),

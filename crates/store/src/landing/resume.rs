@@ -99,6 +99,12 @@ impl Landing {
         if let Some(before) = before.filter(|before| *before != &*self.plan.manifest) {
             self.remove_stale(before);
         }
+        if self.owns_partials {
+            before
+                .into_iter()
+                .chain([&*Arc::clone(&self.plan.manifest)])
+                .for_each(|set| self.remove_partial_links(set));
+        }
         if self.options.fresh || before != Some(&*self.plan.manifest) {
             self.record(&[Record::Manifest(Arc::clone(&self.plan.manifest))])?;
         }
@@ -174,6 +180,7 @@ impl Landing {
                 if size == self.plan.manifest.entries()[index].size && self.keeps_holes(index) {
                     return Ok(FileState::Named);
                 }
+                self.take_links_away(index)?;
                 self.take_name_away(index)?;
                 Ok(if self.take_up_partial(index)? { FileState::Partial } else { FileState::Absent })
             }
@@ -202,7 +209,7 @@ impl Landing {
     }
 
     /// Makes the partial file of `index` writable. False if there is none, or none that can be continued.
-    fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
+    pub(super) fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
         let path = self.partial_path(index);
         let entry = &self.plan.manifest.entries()[index];
         // Readable by its owner is what it is at the least: it may have been about to get its name and its
@@ -261,9 +268,7 @@ impl Landing {
         let mut records = vec![Record::Manifest(Arc::clone(&self.plan.manifest))];
         records.extend(self.made_target.then_some(Record::Made { directory: None }));
         records.extend(self.made.iter().map(|&index| Record::Made { directory: Some(index) }));
-        self.record(&records)?;
-        self.journal().keep();
-        Ok(())
+        self.record(&records).map(drop)
     }
 
     /// What an earlier transfer has left to continue from.

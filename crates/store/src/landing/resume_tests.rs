@@ -310,3 +310,22 @@ fn what_was_verified_of_another_data_set_is_not_given_up_unasked() {
     let replace = LandingOptions { existing: crate::Existing::Replace, ..refuse };
     drop(land(file("c", 5, 1), replace).unwrap());
 }
+
+#[test]
+fn a_named_file_that_is_written_to_again_is_as_any_partial_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = create(dir.path(), SIZES);
+    let held: Vec<_> = (0..3).map(|group| bring(&landing, 0, group)).collect();
+    landing.finish_file(0).unwrap();
+    drop(landing);
+    let landing = create(dir.path(), SIZES);
+    assert_eq!(landing.resumed().groups, held);
+    // As if one of its groups were not what its source says.
+    landing.drop_held(0, 1);
+    bring(&landing, 0, 1);
+    let partial = fs::metadata(dir.path().join("set/a.partial")).unwrap();
+    assert_eq!(partial.permissions().mode() & 0o777, 0o600, "its owner can write to it");
+    assert_eq!(partial.len(), SIZES[0] + 1, "whoever cuts it is noticed");
+    assert!(landing.finish_files(&[0]).unwrap().is_empty(), "nobody has disturbed it");
+    assert!(fs::read(dir.path().join("set/a")).unwrap() == vec![7; SIZES[0] as usize]);
+}

@@ -40,18 +40,38 @@ impl Landing {
                 self.sync_partial(index)?;
             }
             self.sync_names(&directories)?;
-            if !is_begun {
-                // The names of the journal and of the data set.
-                self.plan.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
-            }
-            let failed = |errno| LandingError::from_errno("sync", journal_path(&self.plan.destination), errno);
-            let journal =
-                self.journal().file().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-            disk::sync_bytes(&journal).map_err(failed)?;
+            self.sync_journal(is_begun)?;
             if is_sure {
                 self.record(&[Record::Synced { bytes: upto }])?;
             }
             Ok(())
+        })
+    }
+
+    /// Brings the journal to the disk, and its name and that of the data set unless they are there: that `is_begun`.
+    fn sync_journal(&self, is_begun: bool) -> Result<(), LandingError> {
+        if !is_begun {
+            self.plan.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
+        }
+        let failed = |errno| LandingError::from_errno("sync", journal_path(&self.plan.destination), errno);
+        let journal =
+            self.journal().file().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        disk::sync_bytes(&journal).map_err(failed)
+    }
+
+    /// Records that these files are about to get their names, and brings that to the disk before the first one has its
+    /// name. A name that is on the disk while its record is not is anybody's: once the file has changed at its source,
+    /// the same transfer would refuse to replace it.
+    pub(super) fn record_names(&self, files: &[usize]) -> Result<(), LandingError> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        // All of them before the first: one that is recorded and not renamed is still found by its partial name.
+        let records: Vec<Record> = files.iter().map(|&file| Record::Named { file }).collect();
+        self.record(&records)?;
+        self.only_sync(|| {
+            let is_begun = std::mem::replace(&mut self.lock().is_begun, true);
+            self.sync_journal(is_begun)
         })
     }
 

@@ -94,6 +94,23 @@ fn a_name_that_was_taken_away_does_not_come_back_with_other_bytes() {
 }
 
 #[test]
+fn a_name_that_is_on_the_disk_is_known_by_the_journal_there() {
+    for seed in SEEDS {
+        let after = after_power_failure(seed, |root| {
+            let landing = create(root, 1, Existing::Refuse);
+            (0..2).for_each(|group| bring(&landing, group, OLD));
+            landing.finish_file(0).unwrap();
+            drop(landing);
+        });
+        // It has changed at its source.
+        let is_named = after.path().join("set/d/f").exists();
+        let options = LandingOptions::default();
+        let landing = Landing::create(after.path(), set(2), options).unwrap_or_else(|error| panic!("{seed}: {error}"));
+        assert!(!is_named || landing.resumed().groups.len() == 2, "{seed}");
+    }
+}
+
+#[test]
 fn nothing_is_named_after_a_sync_that_failed() {
     let root = scratch();
     let (disk, landing, failed) = FaultyDisk::of(root.path(), 0).run(Faults { sync: 1, ..Faults::default() }, || {
