@@ -53,7 +53,8 @@ Examples:
   The files of a Metalink, from all their mirrors, verified by its checksums:
     inhaul get --metalink run7.meta4 /scratch/
   One file of which a checksum was published:
-    inhaul get inhaul://dtn1,dtn2/run7.h5 . --expect sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+    inhaul get inhaul://dtn1,dtn2/run7.h5 . --expect \\
+      sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   One file straight into another program:
     inhaul get inhaul://dtn1/run7.tar - | tar x
   Leave part of a 1 Gbit/s link to other traffic:

@@ -105,7 +105,7 @@ fn file_must_exist_when_it_is_named_only() {
 
 /// Something for every kind of argument: texts, numbers, rates, addresses, pairs, sources, pictures, traces,
 /// disturbances, names of tokens, fingerprints.
-const SAMPLES: [&str; 15] = [
+const SAMPLES: [&str; 16] = [
     "word",
     "2",
     "90s",
@@ -121,6 +121,7 @@ const SAMPLES: [&str; 15] = [
     "gtp-2004/fig7",
     "3f2a90c1d4e5b687",
     "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 ];
 
 /// Whether the command would take these words, but for what is missing.
