@@ -26,18 +26,18 @@ impl Landing {
 
     /// Removes the links of `manifest` that an earlier transfer has made and not named: they are made anew if they are
     /// still to land.
-    pub(super) fn remove_partial_links(&self, manifest: &Manifest) {
+    pub(super) fn remove_partial_links(&self, manifest: &Manifest) -> Result<(), LandingError> {
         if manifest.kind() != Kind::Directory || self.plan.manifest.kind() != Kind::Directory {
-            return;
+            return Ok(());
         }
         let symlinks = manifest.symlinks().iter().map(|link| &link.path);
         for path in symlinks.chain(manifest.hard_links().iter().map(|link| &link.path)) {
             let partial = resume::partial_beside(manifest, path);
             if !self.plan.manifest.has(&partial) {
-                // If it cannot be removed, it does no harm.
-                let _ = self.base.remove_file(&partial);
+                self.remove_left(&self.base, &partial)?;
             }
         }
+        Ok(())
     }
 
     /// Removes the further names that an earlier transfer has given to file `index`, because it is written to again. They

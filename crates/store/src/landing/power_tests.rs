@@ -357,6 +357,7 @@ fn seeds_that_found_faults() {
         (46, "bytes that only the kernel had were taken for verified"),
         (65, "the same"),
         (77, "the same"),
+        (17555, "a partial link that could not be removed was forgotten"),
     ] {
         land_with_failures(seed);
     }

@@ -97,13 +97,12 @@ impl Landing {
     /// Goes on from what the journal says, which was of the data set `before`.
     pub(super) fn take_up(&mut self, before: Option<&Manifest>, replay: Replay) -> Result<(), LandingError> {
         if let Some(before) = before.filter(|before| *before != &*self.plan.manifest) {
-            self.remove_stale(before);
+            self.remove_stale(before)?;
         }
         if self.owns_partials {
-            before
-                .into_iter()
-                .chain([&*Arc::clone(&self.plan.manifest)])
-                .for_each(|set| self.remove_partial_links(set));
+            for set in before.into_iter().chain([&*Arc::clone(&self.plan.manifest)]) {
+                self.remove_partial_links(set)?;
+            }
         }
         if self.options.fresh || before != Some(&*self.plan.manifest) {
             self.record(&[Record::Manifest(Arc::clone(&self.plan.manifest))])?;
@@ -144,17 +143,14 @@ impl Landing {
 
     /// Removes partial files of the data set `before` that an earlier transfer has left, and that this one does not
     /// continue.
-    fn remove_stale(&self, before: &Manifest) {
+    fn remove_stale(&self, before: &Manifest) -> Result<(), LandingError> {
         let name = self.plan.destination.name();
-        let remove = |base: &Beneath, path: &[u8]| {
-            // If it cannot be removed, it does no harm.
-            let _ = base.remove_file(path);
-        };
+        let remove = |base: &Beneath, path: &[u8]| self.remove_left(base, path);
         match (before.kind(), self.plan.manifest.kind()) {
             (Kind::File, Kind::File) | (Kind::Directory, Kind::File) => {}
             (Kind::File, Kind::Directory) => {
                 if let Ok(directory) = self.plan.destination.reopen() {
-                    remove(&directory, &partial_path(before, name, 0));
+                    remove(&directory, &partial_path(before, name, 0))?;
                 }
             }
             (Kind::Directory, Kind::Directory) => {
@@ -162,10 +158,20 @@ impl Landing {
                     let path = partial_path(before, name, index);
                     let is_ours = |now| partial_path(&self.plan.manifest, name, now) == path;
                     if !self.plan.manifest.find(&entry.path).is_some_and(is_ours) {
-                        remove(&self.base, &path);
+                        remove(&self.base, &path)?;
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Removes what an earlier transfer has left at `path`. If the disk fails nothing goes on: the journal would know of
+    /// it no more. What is in the way otherwise is not ours, and does no harm.
+    pub(super) fn remove_left(&self, base: &Beneath, path: &[u8]) -> Result<(), LandingError> {
+        match base.remove_file(path) {
+            Err(errno @ Errno::IO) => Err(LandingError::from_errno("remove", self.shown(path), errno)),
+            _ => Ok(()),
         }
     }
 
