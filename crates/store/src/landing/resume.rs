@@ -170,7 +170,9 @@ impl Landing {
     /// it no more. What is in the way otherwise is not ours, and does no harm.
     pub(super) fn remove_left(&self, base: &Beneath, path: &[u8]) -> Result<(), LandingError> {
         match base.remove_file(path) {
-            Err(errno @ Errno::IO) => Err(LandingError::from_errno("remove", self.shown(path), errno)),
+            Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT)) => {
+                Err(LandingError::from_errno("remove", self.shown(path), errno))
+            }
             _ => Ok(()),
         }
     }
