@@ -2,6 +2,7 @@
 //! each event, in which nothing is ever changed.
 
 mod field;
+mod shares;
 
 use std::io;
 use std::path::PathBuf;
@@ -11,6 +12,9 @@ use serde::Serialize;
 
 use crate::date::UnixTime;
 use crate::files::{self, FileError};
+use crate::rights::{Right, Rights};
+
+use shares::{Shares, Written};
 
 /// When the file is longer than this, it becomes `NAME.1`, and a new one begins: together they have twice as much.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -23,7 +27,12 @@ const DAY_REFUSALS_MAX: u64 = u64::MAX;
 const DAY_BYTES_MAX: u64 = 8 << 20;
 /// Those times.
 const REFUSALS_SECONDS: u64 = 10;
-const DAY_SECONDS: u64 = 86_400;
+const DAY_SECONDS: u64 = shares::DAY_SECONDS;
+
+/// What a token that a client has asked for is.
+const DELEGATED: &str = "delegated";
+/// Whose share it is that all have who come without a right of their own.
+const EVERYBODY: &str = "everybody";
 
 /// Something that has happened.
 #[derive(Clone, Debug, Serialize)]
@@ -61,6 +70,12 @@ pub enum Event<'e> {
         /// How many.
         count: u64,
     },
+    /// A client, or everybody together by what everybody may do, has had all the lines of a day: none come for the rest of
+    /// it.
+    ShareUsed {
+        /// Whose share it is: the name of a token, the fingerprint of a key, or `everybody`.
+        of: &'e str,
+    },
     /// Nothing came of a connection before it was known what the client wants.
     NoSession {
         /// The client's address.
@@ -92,9 +107,9 @@ pub enum Event<'e> {
         /// Its fingerprint.
         key: String,
     },
-    /// A token was made or revoked.
+    /// A token was made or revoked, or a client has asked for it.
     Token {
-        /// `made` or `revoked`.
+        /// `made`, `revoked` or `delegated`.
         what: &'e str,
         /// Its name.
         token: String,
@@ -135,7 +150,10 @@ struct Line<'e> {
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
+    /// What everybody may do.
+    public: Rights,
     refusals: Mutex<Refusals>,
+    shares: Mutex<Shares>,
 }
 
 #[derive(Debug, Default)]
@@ -145,18 +163,15 @@ struct Refusals {
     left_out: u64,
 }
 
-/// Lines that were written in a time.
-#[derive(Debug, Default)]
-struct Written {
-    since: UnixTime,
-    lines: u64,
-    bytes: u64,
-}
-
 impl Log {
     /// The log at this path.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), refusals: Mutex::default() }
+        Self { path: path.into(), public: Rights::NONE, refusals: Mutex::default(), shares: Mutex::default() }
+    }
+
+    /// The log of a server at which everybody may do this: all who do it are as one client.
+    pub fn of_public(self, public: Rights) -> Self {
+        Self { public, ..self }
     }
 
     /// Writes down what has happened at `now`; false if it was left out, because there was too much of its kind.
@@ -172,6 +187,15 @@ impl Log {
                 self.append(&self.line(now, &Event::MoreRefused { count: left_out })?)?;
             }
             if !refusals.may_write(line.len() as u64) {
+                return Ok(false);
+            }
+        } else if let Some(whose) = event.whose(self.public) {
+            let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+            let share = shares.of(&whose, now);
+            if !share.take(line.len() as u64) {
+                if share.is_news() {
+                    self.append(&self.line(now, &Event::ShareUsed { of: &whose })?)?;
+                }
                 return Ok(false);
             }
         }
@@ -214,23 +238,26 @@ impl Refusals {
     }
 }
 
-impl Written {
-    /// Whether another time begins, of so many seconds.
-    fn begin_anew(&mut self, now: UnixTime, seconds: u64) -> bool {
-        let is_over = now.seconds().abs_diff(self.since.seconds()) >= seconds;
-        if is_over {
-            *self = Self { since: now, ..Self::default() };
+impl Event<'_> {
+    /// Whose share of the log it comes out of; `None`: of nobody's. Peers cannot cause it, or it is a refusal.
+    fn whose(&self, public: Rights) -> Option<String> {
+        match self {
+            Event::Granted(access) | Event::Ended { access, .. } | Event::Moved { access, .. } => {
+                Some(access.whose(public))
+            }
+            Event::Token { what: DELEGATED, token, .. } => Some(token.clone()),
+            _ => None,
         }
-        is_over
     }
+}
 
-    fn has_room(&self, bytes: u64, lines_max: u64, bytes_max: u64) -> bool {
-        self.lines < lines_max && self.bytes + bytes <= bytes_max
-    }
-
-    fn count(&mut self, bytes: u64) {
-        self.lines += 1;
-        self.bytes += bytes;
+impl Access<'_> {
+    /// The token, or else the key, unless everybody may do that. What is no right on a path, everybody may who has any.
+    fn whose(&self, public: Rights) -> String {
+        let right = Right::ALL.into_iter().find(|right| right.name() == self.right);
+        let is_public = right.map_or(!public.is_none(), |right| public.has(right));
+        let named = self.token.as_ref().or(self.key.as_ref()).filter(|_| !is_public);
+        named.map_or_else(|| EVERYBODY.to_owned(), String::clone)
     }
 }
 
@@ -307,5 +334,41 @@ mod tests {
         let bytes = std::fs::metadata(&log.path).unwrap().len();
         // What was left out is counted, in a short line for each 10 seconds.
         assert!((DAY_BYTES_MAX - 10_000..DAY_BYTES_MAX + 400 * 100).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn a_client_pushes_nothing_out_and_neither_does_everybody() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::at(dir.path().join("audit.log")).of_public(Rights::only(Right::Read));
+        let long = "x".repeat(4000);
+        let at = UnixTime::from_seconds(DAY_SECONDS);
+        let granted = |n: u32, token: &str, right| {
+            let (key, token) = (Some(format!("key{n}")), (!token.is_empty()).then(|| token.to_owned()));
+            log.write(at, &Event::Granted(Access { client: "192.0.2.1:5", key, token, right, path: &long })).unwrap()
+        };
+        let bytes = || std::fs::metadata(&log.path).unwrap().len();
+        // Each comes with another key, and asks for what everybody may.
+        let by_all = (0..10_000)
+            .filter(|n| granted(*n, if n % 2 == 0 { "t" } else { "" }, ["read", "probe"][*n as usize % 2]))
+            .count();
+        assert!(bytes() <= shares::DAY_BYTES_MAX + 200, "{}", bytes());
+        assert!(by_all > 5000, "{by_all}");
+        let before = bytes();
+        let by_token = (0..10_000).filter(|n| granted(*n, "t", "write")).count();
+        assert!(by_token.abs_diff(by_all) < 100, "{by_token}");
+        assert!(bytes() - before <= shares::DAY_BYTES_MAX + 200);
+        // Others have theirs, and so has what peers cannot cause.
+        assert!(granted(1, "", "write"));
+        assert!(log.write(at, &Event::Token { what: "made", token: "t".into(), gives: String::new() }).unwrap());
+        assert!(!log.write(at, &Event::Token { what: "delegated", token: "t".into(), gives: String::new() }).unwrap());
+        let text = std::fs::read_to_string(&log.path).unwrap();
+        let used: Vec<&str> = text.lines().filter(|line| line.contains("share-used")).collect();
+        assert_eq!(used.len(), 2, "{used:?}");
+        assert!(used[0].contains("\"of\":\"everybody\"") && used[1].contains("\"of\":\"t\""), "{used:?}");
+        // The next day has its own.
+        let tomorrow = UnixTime::from_seconds(2 * DAY_SECONDS);
+        assert!(
+            log.write(tomorrow, &Event::Token { what: "delegated", token: "t".into(), gives: String::new() }).unwrap()
+        );
     }
 }

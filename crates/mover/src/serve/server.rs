@@ -83,7 +83,7 @@ pub(crate) fn serve(
     }
     let identity = options.identity.clone();
     let counters = Arc::clone(&options.surroundings.counters);
-    let log = identity.state.as_ref().map(|state| Log::at(state.audit_log()));
+    let log = identity.state.as_ref().map(|state| Log::at(state.audit_log()).of_public(identity.public));
     let audit = Arc::new(Audit::new(log, Arc::clone(&counters)));
     let gate = Gate::new(&identity, Arc::clone(&audit))?;
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
