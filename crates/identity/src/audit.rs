@@ -192,7 +192,8 @@ impl Log {
         } else if let Some(whose) = event.whose(self.public) {
             let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
             let share = shares.of(&whose, now);
-            if !share.take(line.len() as u64) {
+            // With the end of the line.
+            if !share.take(line.len() as u64 + 1) {
                 if share.is_news() {
                     self.append(&self.line(now, &Event::ShareUsed { of: &whose })?)?;
                 }

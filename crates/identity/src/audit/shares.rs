@@ -1,6 +1,6 @@
 //! How much of the log is whose: no client, and not all strangers together, push out of the files what others have done.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::date::UnixTime;
 
@@ -16,7 +16,7 @@ const OTHERS: &str = "others";
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub(super) struct Shares(HashMap<String, Share>);
+pub(super) struct Shares(BTreeMap<String, Share>);
 
 /// What was written about one client in a day.
 #[derive(Debug, Default)]
@@ -49,9 +49,9 @@ impl Shares {
 }
 
 impl Share {
-    /// Takes so many bytes out of it; false when it is used up.
+    /// Takes so many bytes out of it; false when it is used up, until the day is over.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
-        let may = self.day.has_room(bytes, u64::MAX, DAY_BYTES_MAX);
+        let may = !self.is_told && self.day.has_room(bytes, u64::MAX, DAY_BYTES_MAX);
         if may {
             self.day.count(bytes);
         }
