@@ -96,7 +96,7 @@ fn sender(source: &SourceProgress, columns: usize) -> String {
         (SourceStatus::Running | SourceStatus::Complete, _) => String::new(),
         (SourceStatus::Waiting, _) => " (waiting)".to_owned(),
         (SourceStatus::Lost, _) => " (LOST)".to_owned(),
-        (SourceStatus::Different, _) => " (left out: it has other data)".to_owned(),
+        (SourceStatus::Different, _) => " (it has other data)".to_owned(),
     };
     let is_live = matches!(source.status, SourceStatus::Running | SourceStatus::Complete);
     let if_live = |text: String| if is_live { text } else { "-".to_owned() };

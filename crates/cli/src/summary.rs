@@ -34,7 +34,7 @@ pub(crate) fn of_transfer(report: &Report) -> String {
         let note = match source.status {
             SourceStatus::Complete | SourceStatus::Running | SourceStatus::Waiting => "",
             SourceStatus::Lost => " (LOST)",
-            SourceStatus::Different => " (left out: it has other data)",
+            SourceStatus::Different => " (it has other data)",
         };
         let _ = writeln!(
             text,

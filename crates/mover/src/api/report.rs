@@ -163,7 +163,8 @@ pub enum SourceStatus {
     Complete,
     /// It could not be reached, or it was lost on the way.
     Lost,
-    /// It was left out because its data set differs from the other mirrors'.
+    /// Some of its data differs from what the other mirrors have. If much of it does, or its files or sizes do, it was left
+    /// out.
     Different,
 }
 
