@@ -1,4 +1,4 @@
-//! Basic types of all crates: time, rates, bytes, sequence numbers, byte ranges and seeded randomness.
+//! Basic types of all crates: time, rates, bytes, sequence numbers, byte ranges, tables and seeded randomness.
 //!
 //! Units are types. Time is an integer number of nanoseconds, so that two machines that replay the same
 //! scenario agree to the last bit.
@@ -7,6 +7,7 @@
 mod random;
 mod ranges;
 mod sequence;
+pub mod table;
 mod time;
 mod units;
 
@@ -14,4 +15,4 @@ pub use random::RandomStream;
 pub use ranges::{ByteRange, RangeSet};
 pub use sequence::Sequence;
 pub use time::{Span, Time};
-pub use units::{Bitrate, ParseUnitError, Probability, format_bytes, parse_bytes};
+pub use units::{Bitrate, ParseUnitError, Probability, Throughput, format_bytes, format_seconds, parse_bytes};

@@ -97,6 +97,12 @@ impl Span {
     }
 }
 
+impl From<std::time::Duration> for Span {
+    fn from(duration: std::time::Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
 impl Add<Span> for Time {
     type Output = Self;
     fn add(self, span: Span) -> Self {

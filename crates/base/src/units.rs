@@ -82,6 +82,43 @@ impl Bitrate {
     }
 }
 
+/// Bytes and the time that they took: the one definition of a rate that is shown.
+///
+/// A rate that a person or a program is told is these bytes over this time, and both stand beside it. What is a share
+/// of something (a sender of a transfer, a flow of a bench) has the time of the whole, so that shares add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Throughput {
+    /// The bytes, headers not included unless it is said.
+    pub bytes: u64,
+    /// The time.
+    pub span: Span,
+}
+
+impl Throughput {
+    /// `bytes` in `span`.
+    pub const fn of(bytes: u64, span: Span) -> Self {
+        Self { bytes, span }
+    }
+
+    /// The time in seconds.
+    pub fn seconds(self) -> f64 {
+        self.span.as_secs_f64()
+    }
+
+    /// Bits per second; zero if the time is zero.
+    pub fn bps(self) -> f64 {
+        if self.span == Span::ZERO { 0.0 } else { self.bytes as f64 * 8.0 / self.seconds() }
+    }
+}
+
+impl fmt::Display for Throughput {
+    /// `210.0 MB in 1.47 s: 1.14 Gbit/s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, seconds) = (format_bytes(self.bytes), format_seconds(self.seconds()));
+        write!(f, "{bytes} in {seconds}: {}", Bitrate::from_f64(self.bps()))
+    }
+}
+
 impl fmt::Display for Bitrate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -200,6 +237,16 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
+/// Seconds for a person: `75.30 s`, `1.47 s`, `0.052 s`, `0.0031 s`. Short times keep their digits, because a rate
+/// stands beside them.
+pub fn format_seconds(seconds: f64) -> String {
+    match seconds {
+        s if s >= 0.995 => format!("{s:.2} s"),
+        s if s >= 0.0995 => format!("{s:.3} s"),
+        s => format!("{s:.4} s"),
+    }
+}
+
 /// A number in `[0, 1]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
@@ -263,6 +310,23 @@ mod tests {
         assert_eq!(rate.time_for(1500), Span::from_micros(12));
         assert_eq!(rate.bytes_in(Span::from_micros(12)), 1500);
         assert_eq!(Bitrate::of(1500, Span::from_micros(12)), rate);
+    }
+
+    #[test]
+    fn throughput_is_bytes_over_the_time_beside_it() {
+        let of = |bytes, millis| Throughput::of(bytes, Span::from_millis(millis));
+        assert_eq!(of(210_000_000, 1470).to_string(), "210.0 MB in 1.47 s: 1.14 Gbit/s");
+        assert_eq!(of(1_000, 1).bps(), 8e6);
+        assert_eq!(of(7, 0).bps(), 0.0);
+        let shares = [of(100, 3), of(50, 3), of(0, 3)];
+        let sum: f64 = shares.iter().map(|share| share.bps()).sum();
+        assert!((sum - of(150, 3).bps()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn format_seconds_keeps_the_digits_of_short_times() {
+        let texts = [75.3, 1.4749, 0.9951, 0.5, 0.0521, 0.0031].map(format_seconds);
+        assert_eq!(texts, ["75.30 s", "1.47 s", "1.00 s", "0.500 s", "0.0521 s", "0.0031 s"]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
-use inhaul_base::{Bitrate, format_bytes, parse_bytes};
+use inhaul_base::table::{Align, Table};
+use inhaul_base::{Bitrate, Span, Throughput, format_bytes, parse_bytes};
 use inhaul_identity::{Key, Right, Rights, Ticket};
 use inhaul_mover::{
     BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, Memory, NamedBy, Server,
@@ -171,30 +172,28 @@ fn interval_line(interval: &BenchInterval) -> String {
     )
 }
 
+/// A row for each flow, and a line for all. All rates are over the time of the whole, so those of the flows add up.
 fn summary(report: &BenchReport) -> String {
-    let mut lines = vec!["- - - - - - - - - - - - - - - -".to_owned()];
-    let width = report.sources.iter().map(|source| source.address.len()).max().unwrap_or(0);
+    use Align::{Left, Right};
+    let mut table = Table::new([Left, Right, Right, Right, Right, Right]);
+    table.row(["flow", "bytes", "rate", "loss", "RTT", "server's processor"]);
     for source in &report.sources {
-        lines.push(format!(
-            "{:width$}  {:>10}  {:>13}  loss {}  RTT {}  {:.2} s of its processor",
-            source.address,
+        table.row([
+            source.address.clone(),
             format_bytes(source.bytes),
             rate(source.goodput_bps),
             percent(source.loss_ratio),
             milliseconds(source.rtt_ms),
-            source.cpu_seconds,
-        ));
+            format!("{:.2} s", source.cpu_seconds),
+        ]);
     }
-    lines.push(format!(
-        "{} in {:.2} s: {}, loss {}, {:.2} s of this processor, Jain's index {:.4}",
-        format_bytes(report.bytes),
-        report.seconds,
-        rate(report.goodput_bps),
+    let fairness = report.jain_index.map_or_else(String::new, |index| format!(", Jain's index {index:.4}"));
+    format!(
+        "- - - - - - - - - - - - - - - -\n{table}{}, loss {}, {:.2} s of this processor{fairness}",
+        Throughput::of(report.bytes, Span::from_secs_f64(report.seconds)),
         percent(report.loss_ratio),
         report.cpu_seconds,
-        report.jain_index,
-    ));
-    lines.join("\n")
+    )
 }
 
 #[cfg(test)]
@@ -214,13 +213,11 @@ mod tests {
             ..BenchReport::default()
         };
         let text = summary(&report);
-        assert_eq!(text.lines().count(), 4, "{text}");
-        assert!(
-            text.ends_with(
-                "10.0 MB in 1.00 s: 80.0 Mbit/s, loss 0.00 %, 0.00 s of this processor, Jain's index 0.0000"
-            ),
-            "{text}"
-        );
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(text.ends_with("10.0 MB in 1.00 s: 80.0 Mbit/s, loss 0.00 %, 0.00 s of this processor"), "{text}");
+        crate::figures::assert_rate(text.lines().last().unwrap());
+        let fair = summary(&BenchReport { jain_index: Some(0.98765), ..report });
+        assert!(fair.ends_with(" of this processor, Jain's index 0.9877"), "{fair}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
+use inhaul_base::table::hanging;
 use inhaul_mover::{DoctorOptions, Finding, NamedBy, Server, Verdict};
 
 use crate::exit::{self, Failure};
@@ -45,9 +46,10 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// Where what was found begins, and where lines end.
-const INDENT: usize = 25;
-const WIDTH: usize = 80;
+/// How wide the columns of the verdict and of the check's name are. A check with a longer name has a line of its own for
+/// it.
+const VERDICT: usize = 8;
+const CHECK: usize = 23;
 
 pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
     let mut server = args.server.clone();
@@ -85,38 +87,21 @@ fn paragraph(finding: &Finding) -> String {
         Verdict::Broken => "BROKEN",
         Verdict::Unknown => "unknown",
     };
-    let mut text = format!("{verdict:8}{:17}{}", finding.check, wrapped(&finding.found));
+    let mut text = hanging(&[(verdict, VERDICT), (finding.check, CHECK)], &finding.found);
     if let Some(cost) = &finding.cost {
-        text += &format!("\n{:INDENT$}{}", "", wrapped(&cost.text));
+        text += &format!("\n{}", hanging(&[("", VERDICT + CHECK)], &cost.text));
     }
     for line in &finding.fix {
         // Lines to be typed stay in one piece.
-        text += &format!("\n{:INDENT$}> {line}", "");
+        text += &format!("\n{:indent$}> {line}", "", indent = VERDICT + CHECK);
     }
     text
-}
-
-/// Text in lines that, behind the indent, are no wider than a terminal.
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        if line > 0 && INDENT + line + 1 + word.chars().count() > WIDTH {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join(&format!("\n{:INDENT$}", ""))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use inhaul_base::table::{TERMINAL_COLUMNS, width};
     use inhaul_mover::{Cost, DoctorReport};
 
     #[test]
@@ -130,18 +115,20 @@ mod tests {
         };
         assert_eq!(
             paragraph(&finding),
-            "COSTS   receive-buffer   small\n                         a pause\n                         > sysctl"
+            "COSTS   receive-buffer         small\n                               a pause\n                               > sysctl"
         );
     }
 
     #[test]
-    fn wrapped_breaks_between_words_behind_the_indent() {
-        let text = "word ".repeat(30);
-        let finding = Finding { check: "mtu", found: text.trim().to_owned(), ..Finding::default() };
-        let shown = paragraph(&finding);
-        assert!(shown.lines().all(|line| line.chars().count() <= WIDTH), "{shown}");
-        assert_eq!(shown.lines().nth(1).unwrap().find("word"), Some(INDENT));
-        assert_eq!(wrapped(&"x".repeat(100)).lines().count(), 1, "what has no spaces is not cut");
+    fn paragraph_fits_a_terminal_and_keeps_names_apart_whatever_their_length() {
+        for check in ["mtu", "foresight-switches", "twenty-letters-long!", "a-check-with-a-name-of-some-length"] {
+            let found = "exact times ".repeat(20);
+            let finding = Finding { check, found: found.trim().to_owned(), ..Finding::default() };
+            let shown = paragraph(&finding);
+            assert!(shown.lines().all(|line| width(line) <= TERMINAL_COLUMNS), "{shown}");
+            assert_eq!(shown.split_whitespace().nth(1), Some(check), "{shown}");
+            assert_eq!(shown.lines().last().unwrap().find(|c: char| c != ' '), Some(VERDICT + CHECK), "{shown}");
+        }
     }
 
     #[test]

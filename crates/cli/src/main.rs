@@ -11,6 +11,8 @@ mod doctor;
 #[cfg(test)]
 mod documented;
 mod exit;
+#[cfg(test)]
+mod figures;
 mod foreign;
 mod get;
 mod key;

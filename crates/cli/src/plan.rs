@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use inhaul_base::format_bytes;
+use inhaul_base::table::{Align, Table};
 use inhaul_mover::Prediction;
 
 use crate::exit::{self, Failure};
@@ -78,6 +79,7 @@ fn sentences(prediction: &Prediction) -> String {
             seconds(about)
         );
     }
+    let mut table = Table::new([Align::Left, Align::Left, Align::Left, Align::Words]);
     for (index, limit) in prediction.limits.iter().enumerate() {
         let role = match (index, limit.allows_bps) {
             (0, _) => "limit",
@@ -90,9 +92,9 @@ fn sentences(prediction: &Prediction) -> String {
             None if index == 0 => String::new(),
             None => "far from a limit".to_owned(),
         };
-        let _ = writeln!(text, "{role:6}{:10} {allows:24} {}", limit.name, what_it_is(limit.name));
+        table.row([role, limit.name, &allows, what_it_is(limit.name)]);
     }
-    text
+    text + &table.to_string()
 }
 
 /// What a limit is, in words.
@@ -140,11 +142,11 @@ mod tests {
         let text = sentences(&prediction);
         assert!(
             text.starts_with(
-                "3 files, 1.00 GB to come (2 files there already)\nabout 11.0 s (10.0 s to 2 min 05 s)\nmodel 10.9 s at 58.0 ms and 0.10 % loss; measured 11.0 s\nlimit path "
+                "3 files, 1.00 GB to come (2 files there already)\nabout 11.0 s (10.0 s to 2 min 05 s)\nmodel 10.9 s at 58.0 ms and 0.10 % loss; measured 11.0 s\nlimit  path "
             ),
             "{text}"
         );
-        assert!(text.contains("\n      files      far from a limit"), "{text}");
+        assert!(text.contains("\n       files  far from a limit"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(seconds(7322.0), "2 h 02 min");
     }

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use inhaul_base::format_bytes;
+use inhaul_base::table::{cut, width};
 use inhaul_mover::{Progress, SourceProgress, SourceStatus};
 
 use crate::summary::{milliseconds, percent, rate};
-use crate::terminal::{self, Size, cut};
+use crate::terminal::{self, Size};
 
 /// From this width on all of the transfer is said in one line.
 const WIDE: usize = 140;
@@ -44,12 +45,7 @@ fn overall(progress: &Progress, columns: usize) -> Vec<String> {
         done.push(format!("{} of {} files", progress.files, progress.total_files));
     }
     let pace = match &progress.waiting {
-        None => vec![
-            rate(progress.goodput_bps),
-            format!("average {}", rate(progress.average_bps)),
-            format!("{} elapsed", clock(progress.seconds)),
-            time_left(progress),
-        ],
+        None => vec![fetched(progress), format!("now {}", rate(progress.goodput_bps)), time_left(progress)],
         Some(waiting) => {
             let (servers, since) = (waiting.servers.join(", "), clock(waiting.seconds));
             vec![format!("waiting for {servers} for {since}; Ctrl-C ends it")]
@@ -60,6 +56,13 @@ fn overall(progress: &Progress, columns: usize) -> Vec<String> {
         return vec![with_bar(progress, &done.join("  "), columns.saturating_sub(WIDE - 14))];
     }
     vec![with_bar(progress, &done.join("  "), columns.saturating_sub(60)), pace.join("  ")]
+}
+
+/// What has come, in which time, and the rate that this is.
+fn fetched(progress: &Progress) -> String {
+    let seconds = progress.seconds;
+    let time = if seconds < 100.0 { format!("{seconds:.1} s") } else { clock(seconds) };
+    format!("fetched {} in {time}: {}", format_bytes(progress.fetched_bytes), rate(progress.average_bps))
 }
 
 /// A bar of this length, within limits; then the percentage and the text.
@@ -101,10 +104,10 @@ fn sender(source: &SourceProgress, columns: usize) -> String {
     let is_live = matches!(source.status, SourceStatus::Running | SourceStatus::Complete);
     let if_live = |text: String| if is_live { text } else { "-".to_owned() };
     // A note is worth more than the end of a name.
-    let room = columns.saturating_sub(width_before_name(columns) + note.chars().count());
+    let room = columns.saturating_sub(width_before_name(columns) + width(&note));
     let cells = [
         format_bytes(source.bytes),
-        if_live(rate(source.received_bps)),
+        if_live(rate(source.goodput_bps)),
         if_live(rate(source.target_bps)),
         percent(source.loss_ratio),
         milliseconds(source.rtt_ms),
@@ -147,6 +150,7 @@ mod tests {
         SourceProgress {
             address: address.to_owned(),
             bytes: 67_700_000,
+            goodput_bps: 62.1e6,
             received_bps: 64.2e6,
             target_bps: 66.7e6,
             loss_ratio: 0.000_05,
@@ -161,6 +165,7 @@ mod tests {
             seconds: 12.4,
             bytes: 135_300_000,
             received_bytes: 140_000_000,
+            fetched_bytes: 89_125_000,
             total_bytes: 209_700_000,
             files: 12,
             total_files: 34,
@@ -187,9 +192,9 @@ mod tests {
             at(80),
             [
                 "████████████░░░░░░░░  64 %  135.3 MB of 209.7 MB  12 of 34 files",
-                "64.0 Mbit/s  average 57.5 Mbit/s  12 s elapsed  8 s left",
+                "fetched 89.1 MB in 12.4 s: 57.5 Mbit/s  now 64.0 Mbit/s  8 s left",
                 "           rate         target       loss         RTT  sender",
-                "    64.2 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961",
+                "    62.1 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961",
             ]
         );
     }
@@ -211,9 +216,9 @@ mod tests {
             at(60),
             [
                 "██████░░░░  64 %  135.3 MB of 209.7 MB  12 of 34 files",
-                "64.0 Mbit/s  average 57.5 Mbit/s  12 s elapsed  8 s left",
+                "fetched 89.1 MB in 12.4 s: 57.5 Mbit/s  now 64.0 Mbit/s  8 s left",
                 "           rate       loss         RTT  sender",
-                "    64.2 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961",
+                "    62.1 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961",
             ]
         );
     }
@@ -225,10 +230,10 @@ mod tests {
             at(160),
             [
                 format!(
-                    "{bar}  64 %  135.3 MB of 209.7 MB  12 of 34 files  64.0 Mbit/s  average 57.5 Mbit/s  12 s elapsed  8 s left"
+                    "{bar}  64 %  135.3 MB of 209.7 MB  12 of 34 files  fetched 89.1 MB in 12.4 s: 57.5 Mbit/s  now 64.0 Mbit/s  8 s left"
                 ),
                 "       bytes           rate         target       loss         RTT  sender".to_owned(),
-                "     67.7 MB    64.2 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961".to_owned(),
+                "     67.7 MB    62.1 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961".to_owned(),
             ]
         );
     }
@@ -238,6 +243,7 @@ mod tests {
         let mut progress = progress();
         (progress.bytes, progress.total_bytes) = (999_990_000_000_000, 999_990_000_000_000);
         (progress.goodput_bps, progress.average_bps, progress.seconds) = (999.9e9, 999.9e9, 99_999.0);
+        progress.fetched_bytes = progress.bytes;
         (progress.files, progress.total_files) = (99_999, 100_000);
         progress.sources[0].status = SourceStatus::Lost;
         for columns in [60, 80, 100, 140, 160, 200] {
@@ -251,11 +257,20 @@ mod tests {
     }
 
     #[test]
+    fn rate_is_what_has_come_over_the_time_beside_it() {
+        for (fetched_bytes, seconds) in [(89_125_000, 12.4), (1_234_567, 0.26), (87_654_321_000, 3725.4)] {
+            let average_bps = fetched_bytes as f64 * 8.0 / seconds;
+            let progress = Progress { fetched_bytes, seconds, average_bps, ..Progress::default() };
+            crate::figures::assert_rate(&overall(&progress, 80)[1]);
+        }
+    }
+
+    #[test]
     fn overall_says_when_only_verification_is_left() {
         let last = |progress: &Progress| overall(progress, 80).pop().unwrap();
         let mut progress =
             Progress { bytes: 10, received_bytes: 50, total_bytes: 100, goodput_bps: 80.0, ..Progress::default() };
-        assert!(last(&progress).starts_with("80 bit/s  average") && last(&progress).ends_with("5 s left"));
+        assert!(last(&progress).contains("  now 80 bit/s  ") && last(&progress).ends_with("5 s left"));
         progress.received_bytes = 100;
         assert!(last(&progress).ends_with("verifying"));
         assert!(last(&Progress { total_bytes: 100, ..Progress::default() }).ends_with("waiting"));

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use inhaul_base::{Bitrate, format_bytes};
+use inhaul_base::table::{Align, Table};
+use inhaul_base::{Bitrate, format_bytes, format_seconds};
 use inhaul_mover::{Action, Report, SourceStatus, printable};
 
 /// The summary of a transfer that ended well, with a newline at the end.
@@ -10,57 +11,56 @@ pub(crate) fn of_transfer(report: &Report) -> String {
     let mut text = String::new();
     let landed = report.files.iter().filter(|file| matches!(file.action, Action::Fetch | Action::Replace)).count();
     let kept = report.files.iter().filter(|file| file.action == Action::Keep).count();
+    let seconds = format_seconds(report.seconds);
     if landed == 0 && kept > 0 && report.bytes == 0 {
-        return format!("nothing had to come: {} kept, in {:.2} s\n", count_of_files(kept), report.seconds);
+        return format!("nothing had to come: {} kept, in {seconds}\n", count_of_files(kept));
     }
     let kept = if kept > 0 { format!(" ({kept} kept)") } else { String::new() };
     let files = format!("{}{kept}", count_of_files(landed));
-    let senders = report.sources.iter().filter(|source| source.bytes > 0).count();
-    let fairness = if senders > 1 { format!(", Jain's index {:.4}", report.jain_index) } else { String::new() };
     let resumed = match report.resumed_bytes {
         0 => String::new(),
         bytes => format!(" ({} of them fetched earlier)", format_bytes(bytes)),
     };
-    let _ = writeln!(
-        text,
-        "{files}, {}{resumed}, verified, in {:.2} s\n{}, loss {}{fairness}",
-        format_bytes(report.bytes),
-        report.seconds,
-        rate(report.goodput_bps),
-        percent(report.loss_ratio),
-    );
-    let _ = writeln!(text, "       bytes           rate       loss         RTT  sender");
+    let _ = writeln!(text, "{files}, {}{resumed}, verified, in {seconds}", format_bytes(report.bytes));
+    // What is shown above is not always what the rate is of.
+    let fetched = if report.fetched_bytes == report.bytes {
+        String::new()
+    } else {
+        format!("{} came: ", format_bytes(report.fetched_bytes))
+    };
+    let fairness = report.jain_index.map_or_else(String::new, |index| format!(", Jain's index {index:.4}"));
+    let _ = writeln!(text, "{fetched}{}, loss {}{fairness}", rate(report.goodput_bps), percent(report.loss_ratio));
+    text + &sender_table(report).to_string()
+}
+
+/// The senders of a transfer. Their rates are over the time of the whole, so they add up to that of the whole.
+fn sender_table(report: &Report) -> Table {
+    let mut table = Table::new([Align::Right, Align::Right, Align::Right, Align::Right, Align::Left]).indented(2);
+    table.row(["bytes", "rate", "loss", "RTT", "sender"]);
     for source in &report.sources {
         let note = match source.status {
             SourceStatus::Complete | SourceStatus::Running | SourceStatus::Waiting => "",
             SourceStatus::Lost => " (LOST)",
             SourceStatus::Different => " (it has other data)",
         };
-        let _ = writeln!(
-            text,
-            "  {:>10}  {:>13}  {:>9}  {:>10}  {}{note}",
+        table.row([
             format_bytes(source.bytes),
             rate(source.goodput_bps),
             percent(source.loss_ratio),
             milliseconds(source.rtt_ms),
-            source.address,
-        );
+            format!("{}{note}", source.address),
+        ]);
     }
-    text
+    table
 }
 
 /// What a transfer would do: a line for each file that is wanted, and one for all of them.
 pub(crate) fn of_plan(report: &Report) -> String {
-    let mut text = String::new();
+    let mut table = Table::new([Align::Right, Align::Right, Align::Left]).indented(2);
     for file in report.files.iter().filter(|file| file.action != Action::LeaveOut) {
-        let _ = writeln!(
-            text,
-            "{:>8}  {:>10}  {}",
-            verb(file.action),
-            format_bytes(file.bytes),
-            printable(file.path.as_bytes())
-        );
+        table.row([verb(file.action).to_owned(), format_bytes(file.bytes), printable(file.path.as_bytes())]);
     }
+    let mut text = table.to_string();
     let mut counts = Vec::new();
     for action in [Action::Fetch, Action::Replace, Action::Keep, Action::LeaveOut, Action::Refuse] {
         let files = report.files.iter().filter(|file| file.action == action).count();
@@ -117,17 +117,17 @@ mod tests {
         let text = of_plan(&Report { files, bytes: 1000, ..Report::default() });
         assert_eq!(
             text,
-            "   fetch      1.0 kB  a\n    keep      1.0 kB  b\nfetch 1 file, keep 1 file, leave out 1 file; 1.0 kB would come\n"
+            "  fetch  1.0 kB  a\n   keep  1.0 kB  b\nfetch 1 file, keep 1 file, leave out 1 file; 1.0 kB would come\n"
         );
         assert_eq!(of_plan(&Report::default()), "no files; 0 B would come\n");
     }
 
     #[test]
     fn of_transfer_names_each_source_and_who_was_lost() {
-        let source = |address: &str, bytes, status| SourceReport {
+        let source = |address: &str, bytes: u64, status| SourceReport {
             address: address.to_owned(),
             bytes,
-            goodput_bps: 1e9,
+            goodput_bps: bytes as f64 * 8.0 / 2.5,
             loss_ratio: 0.000_05,
             rtt_ms: Some(20.0),
             status,
@@ -135,9 +135,10 @@ mod tests {
         };
         let report = Report {
             bytes: 3_000_000_000,
+            fetched_bytes: 3_000_000_000,
             seconds: 2.5,
             goodput_bps: 9.6e9,
-            jain_index: 0.98,
+            jain_index: Some(0.98),
             files: vec![FileReport::default()],
             sources: vec![
                 source("a:4321", 2_000_000_000, SourceStatus::Complete),
@@ -147,7 +148,17 @@ mod tests {
         };
         let text = of_transfer(&report);
         assert!(text.starts_with("1 file, 3.00 GB, verified, in 2.50 s\n9.60 Gbit/s, loss 0.00 %, Jain's"), "{text}");
-        assert!(text.contains("1.00 Gbit/s   0.0050 %    20.00 ms  a:4321\n"), "{text}");
+        assert!(text.contains("6.40 Gbit/s  0.0050 %  20.00 ms  a:4321\n"), "{text}");
+        crate::figures::assert_rate(&text);
+        assert!((crate::figures::sum_of_rates(&text, "a:4321") - 9.6e9).abs() < 1e8, "{text}");
+        let alone = of_transfer(&Report { jain_index: None, ..report.clone() });
+        assert!(!alone.contains("Jain"), "{alone}");
+        // What an earlier call has left, and holes, have no part in the rate.
+        let resumed =
+            Report { resumed_bytes: 1_000_000_000, fetched_bytes: 2_000_000_000, goodput_bps: 6.4e9, ..report.clone() };
+        let resumed = of_transfer(&resumed);
+        assert!(resumed.contains("\n2.00 GB came: 6.40 Gbit/s, "), "{resumed}");
+        crate::figures::assert_rate(&resumed);
         assert_eq!(text.lines().filter(|line| line.contains("LOST")).count(), 1, "{text}");
         let kept = FileReport { action: Action::Keep, ..FileReport::default() };
         let report = Report { bytes: 0, files: vec![kept.clone(), kept], ..report };

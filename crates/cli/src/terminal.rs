@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
+use inhaul_base::table::{cut, width};
 use inhaul_mover::printable;
 
 /// How large a terminal is, in characters.
@@ -78,7 +79,7 @@ struct Lines {
 impl Lines {
     /// What takes them away. A terminal that has become narrower since shows a line in several rows.
     fn erase(&self, size: Size) -> String {
-        let rows_of = |line: &String| line.chars().count().div_ceil(size.columns).max(1);
+        let rows_of = |line: &String| width(line).div_ceil(size.columns).max(1);
         match self.drawn.iter().map(rows_of).sum() {
             0 => String::new(),
             // Up, and away with all from there to the end of the screen.
@@ -102,18 +103,6 @@ impl Lines {
 /// A line as it is drawn: whatever is in it, it is one line.
 fn shown(line: &str, size: Size) -> String {
     cut(&printable(line.as_bytes()), size.columns)
-}
-
-/// The text, cut to this number of columns.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
-    }
-    let mut start: String = text.chars().take(columns.saturating_sub(1)).collect();
-    if columns > 0 {
-        start.push('…');
-    }
-    start
 }
 
 #[cfg(test)]
@@ -153,10 +142,5 @@ mod tests {
     fn lines_do_nothing_to_the_terminal() {
         let mut lines = Lines::default();
         assert_eq!(lines.replace(vec!["a\x1b[2Jb\nc".to_owned()], size(80, 24)), "a\\u{1b}[2Jb\\nc\n");
-    }
-
-    #[test]
-    fn cut_says_that_something_is_missing() {
-        assert_eq!((cut("abc", 3), cut("abcd", 3), cut("abc", 0)), ("abc".to_owned(), "ab…".to_owned(), String::new()));
     }
 }

@@ -8,7 +8,7 @@ use std::thread::Builder;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use inhaul_base::{Span, format_bytes};
+use inhaul_base::{Span, Throughput, format_bytes};
 use inhaul_mover::{ErrorKind, Stop, printable};
 use inhaul_udt4::files::{self, FileError};
 use inhaul_udt4::{ConnectError, Endpoint, Options, Socket, UdtError};
@@ -18,7 +18,6 @@ use crate::exit::{Failure, code};
 use crate::options::{OUTPUT, SERVER, addresses_of, listen_address};
 use crate::output::{announce, say, to_json, warn};
 use crate::signals::stop_on_signals;
-use crate::summary::rate;
 use crate::terminal;
 
 pub(crate) const SEND_EXAMPLES: &str = "\
@@ -162,15 +161,15 @@ struct Report {
 
 impl Report {
     fn new(socket: &Socket, path: &Path, bytes: u64, began: Instant) -> Self {
-        let seconds = began.elapsed().as_secs_f64();
+        let all = Throughput::of(bytes, began.elapsed().into());
         let counts = socket.statistics().unwrap_or_default();
         Self {
             status: "complete",
             peer: socket.peer_address().to_string(),
             path: path.display().to_string(),
             bytes,
-            seconds,
-            goodput_bps: bytes as f64 * 8.0 / seconds.max(1e-9),
+            seconds: all.seconds(),
+            goodput_bps: all.bps(),
             packets_sent: counts.packets_sent,
             packets_sent_again: counts.packets_sent_again,
             packets_received: counts.packets_received,
@@ -178,9 +177,8 @@ impl Report {
     }
 
     fn line(&self) -> String {
-        let Self { path, bytes, seconds, goodput_bps, .. } = self;
-        let path = printable(path.as_bytes());
-        format!("{path}: {} in {seconds:.1} s, {}", format_bytes(*bytes), rate(*goodput_bps))
+        let path = printable(self.path.as_bytes());
+        format!("{path}: {}", Throughput::of(self.bytes, Span::from_secs_f64(self.seconds)))
     }
 
     fn tell(&self, json: bool, quiet: bool) {
@@ -319,9 +317,8 @@ impl Display {
         }
         self.drawn = Some(seconds);
         let percent = if all == 0 { 0 } else { u128::from(done) * 100 / u128::from(all) };
-        let pace = rate(done as f64 * 8.0 / seconds.max(1e-9));
-        let line = format!("{percent:>3} %  {} of {}  average {pace}", format_bytes(done), format_bytes(all));
-        terminal::draw(|size| vec![terminal::cut(&line, size.columns)]);
+        let so_far = Throughput::of(done, Span::from_secs_f64(seconds));
+        terminal::draw(|_| vec![format!("{percent:>3} %  of {}: {so_far}", format_bytes(all))]);
     }
 
     fn end(&self) {

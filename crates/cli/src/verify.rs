@@ -1,11 +1,12 @@
 //! `inhaul verify` and `inhaul manifest`.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use inhaul_base::format_bytes;
-use inhaul_mover::{Algorithm, ManifestFormat, ProblemKind, VerifyOptions};
+use inhaul_base::{format_bytes, format_seconds};
+use inhaul_mover::{Algorithm, ManifestFormat, ProblemKind, VerifyOptions, VerifyReport};
 
 use crate::exit::{self, Failure};
 use crate::options::OUTPUT;
@@ -23,6 +24,8 @@ Examples:
   With a list that sha256sum, sha512sum or b3sum wrote:
     inhaul verify /scratch/run7 SHA256SUMS
     inhaul verify /scratch/run7 sums --algorithm blake3
+  With a list of MD5, which finds damage and not lies:
+    inhaul verify /scratch/run7 md5sums.txt
   A bag (RFC 8493), with its own manifests:
     inhaul verify /scratch/bag";
 
@@ -45,9 +48,9 @@ pub(crate) struct Verify {
     /// List of checksums; not needed for a bag, which has its own
     #[arg(value_name = "LIST")]
     list: Option<PathBuf>,
-    /// Algorithm of 64-digit checksums, if the list does not name it [default: from the list's file name, else sha256]
-    #[arg(long, value_enum, help_heading = "Verification options")]
-    algorithm: Option<Of64Digits>,
+    /// Algorithm of the list's checksums, if it does not name it [default: by the list's file name, then by length]
+    #[arg(long, value_name = "NAME", value_parser = algorithms(), help_heading = "Verification options")]
+    algorithm: Option<Algorithm>,
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, help_heading = OUTPUT)]
     json: bool,
@@ -56,11 +59,10 @@ pub(crate) struct Verify {
     quiet: bool,
 }
 
-/// What a checksum of 64 digits may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Of64Digits {
-    Sha256,
-    Blake3,
+/// The algorithms that lists may have.
+fn algorithms() -> impl TypedValueParser<Value = Algorithm> {
+    let names = PossibleValuesParser::new(Algorithm::all().map(Algorithm::name));
+    names.try_map(|name| Algorithm::named(&name).ok_or("no such algorithm"))
 }
 
 /// The command line of `inhaul manifest`.
@@ -92,12 +94,7 @@ pub(crate) enum ListFormat {
 
 pub(crate) fn run(args: &Verify) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
-    let of_64_digits = match args.algorithm {
-        Some(Of64Digits::Blake3) => Algorithm::Blake3,
-        Some(Of64Digits::Sha256) => Algorithm::Sha256,
-        None => args.list.as_deref().map_or(Algorithm::Sha256, by_name),
-    };
-    let options = VerifyOptions { place: args.place.clone(), list: args.list.clone(), of_64_digits };
+    let options = VerifyOptions { place: args.place.clone(), list: args.list.clone(), algorithm: args.algorithm };
     let (report, result) = inhaul_mover::verify(&options, &stop);
     if args.json {
         announce(&to_json(&report));
@@ -107,9 +104,7 @@ pub(crate) fn run(args: &Verify) -> Result<(), Failure> {
         }
         // Where there is no list, nothing has been looked at: the error says why.
         if result.is_ok() || report.files > 0 || !report.problems.is_empty() {
-            let rate = format_bytes((report.bytes as f64 / report.seconds.max(1e-9)) as u64);
-            let (bytes, seconds) = (format_bytes(report.bytes), report.seconds);
-            warn(&format!("{} files, {bytes}, are as they are listed; {seconds:.2} s, {rate}/s", report.files));
+            warn(&summary(&report));
         }
     }
     result.map_err(|error| exit::reported(&error))
@@ -134,10 +129,14 @@ pub(crate) fn manifest(args: &Manifest) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a list with checksums of 64 digits most likely has, by its name: `B3SUMS`, `sums.blake3`.
-fn by_name(list: &Path) -> Algorithm {
-    let name = list.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    if ["b3", "blake3"].iter().any(|mark| name.contains(mark)) { Algorithm::Blake3 } else { Algorithm::Sha256 }
+/// How many files are as they are listed, by which kinds of checksums, and how fast it went: bytes over the time.
+fn summary(report: &VerifyReport) -> String {
+    let bytes_per_second = if report.seconds > 0.0 { report.bytes as f64 / report.seconds } else { 0.0 };
+    let weak = report.algorithms.iter().filter_map(|name| Algorithm::named(name)?.weakness());
+    let weak: String = weak.map(|words| format!(" ({words})")).collect();
+    let (bytes, seconds) = (format_bytes(report.bytes), format_seconds(report.seconds));
+    let rate = format_bytes(bytes_per_second as u64);
+    format!("{} files, {bytes}, are as they are listed{weak}; {seconds}, {rate}/s", report.files)
 }
 
 fn word(problem: ProblemKind) -> &'static str {
@@ -165,9 +164,24 @@ mod tests {
     }
 
     #[test]
-    fn by_name_takes_b3_for_blake3() {
-        for (name, algorithm) in [("SHA256SUMS", Algorithm::Sha256), ("x/B3SUMS", Algorithm::Blake3)] {
-            assert_eq!(by_name(Path::new(name)), algorithm);
+    fn summary_names_weak_checksums_and_the_rate_is_bytes_over_time() {
+        let mut report = VerifyReport { files: 2, bytes: 3_000_000, seconds: 0.5, ..VerifyReport::default() };
+        report.algorithms = vec!["sha256"];
+        assert_eq!(summary(&report), "2 files, 3.0 MB, are as they are listed; 0.500 s, 6.0 MB/s");
+        report.algorithms = vec!["md5"];
+        assert!(summary(&report).contains("listed (MD5: finds damage, not lies); 0.500 s"), "{}", summary(&report));
+        report.algorithms = vec!["adler32"];
+        assert!(summary(&report).contains("(Adler-32: finds damage only, and not all of it)"));
+    }
+
+    #[test]
+    fn algorithm_is_named_as_lists_name_it() {
+        use clap::Parser;
+        use clap::error::ErrorKind;
+        let parse = |name: &str| crate::args::Cli::try_parse_from(["inhaul", "verify", "d", "l", "--algorithm", name]);
+        for algorithm in Algorithm::all() {
+            assert!(parse(algorithm.name()).is_ok(), "{algorithm}");
         }
+        assert_eq!(parse("sha3-256").unwrap_err().kind(), ErrorKind::InvalidValue);
     }
 }

@@ -8,7 +8,7 @@ use crate::ideal::{Epoch, epochs};
 use crate::metrics::{self, Trajectory};
 use crate::outcome::{FlowOutcome, LinkOutcome, Losses, Outcome};
 use crate::result::{EpochResult, FlowResult, GroupResult, LinkResult, Metrics, Point, RunResult, ScaleIndex};
-use crate::scenario::Plan;
+use crate::scenario::{FlowPlan, Plan};
 
 /// How near to its ideal a flow must be to count as converged.
 const CONVERGED: f64 = 0.1;
@@ -24,14 +24,15 @@ pub(crate) fn assess(plan: &Plan, outcome: &Outcome) -> RunResult {
     let mut flows: Vec<FlowResult> = (0..).zip(&outcome.flows).map(|(k, seen)| flow(plan, k, seen)).collect();
     share_efficiencies(plan, &mut flows);
     let epochs = epochs(plan, &stops);
-    let measured = measured_time(plan, outcome.ended);
+    let measured = measured_time(plan, outcome);
     for (k, flow) in flows.iter_mut().enumerate() {
         flow.measured_bps = flow.trajectory.rate_bps(measured[0], measured[1]);
         flow.ideal_bps = ideal_over(&epochs, k, measured).map(|rate| rate * flow.efficiency);
     }
     let epochs: Vec<EpochResult> = epochs.iter().map(|epoch| epoch_result(plan, epoch, &flows)).collect();
     let lost: Vec<Losses> = outcome.flows.iter().map(FlowOutcome::losses).collect();
-    let mut metrics = run_metrics(&flows, &epochs, measured, &lost);
+    let rivals = Rivals { plan, measured };
+    let mut metrics = run_metrics(&flows, &epochs, &rivals, &lost);
     let gigabytes = flows.iter().map(|flow| flow.bytes as f64 / 1e9).sum::<f64>();
     if let Some((senders_s, receivers_s)) = outcome.cpu_s.filter(|_| gigabytes > 0.0) {
         metrics.sender_cpu_s_per_gb = Some(senders_s / gigabytes);
@@ -41,7 +42,7 @@ pub(crate) fn assess(plan: &Plan, outcome: &Outcome) -> RunResult {
         backend: outcome.backend.to_owned(),
         duration_s: outcome.ended.as_secs_f64(),
         measured_s: measured,
-        groups: groups(&flows, &lost),
+        groups: groups(&flows, &rivals, &lost),
         links: outcome.links.iter().map(|seen| link(seen, outcome.ended, measured)).collect(),
         epochs,
         metrics,
@@ -66,8 +67,56 @@ fn share_efficiencies(plan: &Plan, flows: &mut [FlowResult]) {
     }
 }
 
-fn measured_time(plan: &Plan, end: Time) -> [f64; 2] {
-    [plan.measure.0.min(end).as_secs_f64(), plan.measure.1.min(end).as_secs_f64()]
+/// The scenario's time, as far as the run went. Where every flow that is measured had its object to fetch, it ends with
+/// the last of them: what follows is not of a transfer, and would make its rate smaller.
+fn measured_time(plan: &Plan, outcome: &Outcome) -> [f64; 2] {
+    let from = plan.measure.0.min(outcome.ended);
+    let to = plan.measure.1.min(outcome.ended);
+    let measured = || plan.flows.iter().zip(&outcome.flows).filter(|(flow, _)| !flow.background);
+    let last = measured().map(|(_, seen)| seen.stop).max().filter(|_| measured().all(|(flow, _)| !flow.endless));
+    let to = last.filter(|last| *last > from).map_or(to, |last| last.min(to));
+    [from.as_secs_f64(), to.as_secs_f64()]
+}
+
+/// Part of the measured time for which flows must be active together to be rivals.
+const TOGETHER: f64 = 0.9;
+/// By how much of the largest the fair rates of rivals may differ: protocols differ in their headers.
+const ALIKE: f64 = 0.1;
+
+/// Who competes with whom in the measured time. Jain's index says something of rivals alone: others have other
+/// bottlenecks, other needs, or other times.
+struct Rivals<'a> {
+    plan: &'a Plan,
+    measured: [f64; 2],
+}
+
+impl Rivals<'_> {
+    /// Whether these flows, by their numbers, were active together and shared what limited all of them.
+    fn are(&self, flows: &[FlowResult], numbers: &[usize]) -> bool {
+        let [from_s, to_s] = self.measured;
+        let start = numbers.iter().map(|k| flows[*k].start_s).fold(from_s, f64::max);
+        let stop = numbers.iter().map(|k| flows[*k].stop_s).fold(to_s, f64::min);
+        let ideals = || numbers.iter().map(|k| flows[*k].ideal_bps.unwrap_or(0.0));
+        let (least, most) = ideals().fold((f64::INFINITY, 0.0), |(least, most), x| (x.min(least), x.max(most)));
+        let are_together = stop - start >= TOGETHER * (to_s - from_s);
+        numbers.len() >= 2 && are_together && least >= most * (1.0 - ALIKE) && self.share(numbers)
+    }
+
+    /// Whether something of a limited rate is on the path of all of them: a link, or a host that is.
+    fn share(&self, numbers: &[usize]) -> bool {
+        let Some((first, others)) = numbers.split_first() else { return false };
+        let plan = self.plan;
+        let flow = |k: &usize| &plan.flows[*k];
+        let is_limited = |link| plan.topology.link_spec(link).is_some_and(|spec| spec.rate.is_some());
+        let has_rate = |endpoint: usize| plan.endpoints[endpoint].host_rate.is_some();
+        let on_all = |link| others.iter().all(|k| flow(k).path.contains(&link));
+        let at_all = |of: fn(&FlowPlan) -> usize| {
+            has_rate(of(flow(first))) && others.iter().all(|k| of(flow(k)) == of(flow(first)))
+        };
+        flow(first).path.iter().any(|link| is_limited(*link) && on_all(*link))
+            || at_all(|flow| flow.sender)
+            || at_all(|flow| flow.receiver)
+    }
 }
 
 fn flow(plan: &Plan, k: usize, seen: &FlowOutcome) -> FlowResult {
@@ -131,7 +180,10 @@ fn epoch_result(plan: &Plan, epoch: &Epoch, flows: &[FlowResult]) -> EpochResult
     }
 }
 
-fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], [from_s, to_s]: [f64; 2], lost: &[Losses]) -> Metrics {
+fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], rivals: &Rivals<'_>, lost: &[Losses]) -> Metrics {
+    let [from_s, to_s] = rivals.measured;
+    let numbers: Vec<usize> = (0..flows.len()).filter(|k| !flows[*k].background).collect();
+    let are_rivals = rivals.are(flows, &numbers);
     let measured: Vec<&FlowResult> = flows.iter().filter(|flow| !flow.background).collect();
     let rates: Vec<f64> = measured.iter().map(|flow| flow.measured_bps).collect();
     let ideals: Vec<f64> = measured.iter().map(|flow| flow.ideal_bps.unwrap_or(0.0)).collect();
@@ -144,7 +196,7 @@ fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], [from_s, to_s]: [f6
     let converged: Vec<f64> = populated.iter().filter_map(|epoch| epoch.convergence_s).collect();
     let scales = SCALES_S.into_iter().filter(|scale| *scale < to_s - from_s - 1e-9).chain([to_s - from_s]);
     Metrics {
-        jain_index: metrics::jain_index(&rates),
+        jain_index: metrics::jain_index(&rates).filter(|_| are_rivals),
         jain_index_ideal: metrics::jain_index_against(&rates, &ideals),
         min_max_ratio: metrics::min_max_ratio(&rates),
         aggregate_goodput_bps: aggregate,
@@ -159,13 +211,13 @@ fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], [from_s, to_s]: [f6
         jain_by_scale: scales
             .map(|scale_s| ScaleIndex {
                 scale_s,
-                jain_index: metrics::jain_at_scale(&trajectories, from_s, to_s, scale_s),
+                jain_index: metrics::jain_at_scale(&trajectories, from_s, to_s, scale_s).filter(|_| are_rivals),
             })
             .collect(),
     }
 }
 
-fn groups(flows: &[FlowResult], lost: &[Losses]) -> Vec<GroupResult> {
+fn groups(flows: &[FlowResult], rivals: &Rivals<'_>, lost: &[Losses]) -> Vec<GroupResult> {
     let mut members: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (k, flow) in flows.iter().enumerate() {
         if let Some(group) = &flow.group {
@@ -178,7 +230,7 @@ fn groups(flows: &[FlowResult], lost: &[Losses]) -> Vec<GroupResult> {
             name: name.to_owned(),
             flows: members.len(),
             measured_bps: rates.iter().sum(),
-            jain_index: metrics::jain_index(&rates),
+            jain_index: metrics::jain_index(&rates).filter(|_| rivals.are(flows, &members)),
             loss_ratio: members.iter().map(|k| lost[*k]).fold(Losses::default(), Losses::and).ratio(),
         }
     };

@@ -3,11 +3,11 @@
 //! They return `None` where the metric is undefined (no flows, no data), never not-a-number.
 
 /// Jain's fairness index, `(sum x)^2 / (n sum x^2)`: 1 when all are equal, 1/n when one has all (gtp-2004 5.1.1,
-/// fhstcp-2005 section 3). `None` when all are 0.
+/// fhstcp-2005 section 3). `None` of less than two rates, which share nothing, and when all are 0.
 pub fn jain_index(rates: &[f64]) -> Option<f64> {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|x| x * x).sum();
-    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+    (rates.len() >= 2 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
 /// Jain's index against an ideal allocation: of `rates[i] / ideal[i]`, over the flows whose ideal is above zero. 1
@@ -240,14 +240,15 @@ mod tests {
         assert_eq!(jain_index(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
         // gtp-2004 5.1.1: "throughput ratio of four TCP flows is approximately 6:2:2:1", "only 0.67".
         assert_near(jain_index(&[6.0, 2.0, 2.0, 1.0]).unwrap(), 0.672);
-        assert_eq!(jain_index(&[]), None);
+        assert_eq!([jain_index(&[]), jain_index(&[5.0])], [None; 2]);
         assert_eq!(jain_index(&[0.0, 0.0]), None);
     }
 
     #[test]
     fn jain_index_against_counts_parts_of_the_ideal() {
         assert_eq!(jain_index_against(&[100.0, 350.0], &[200.0, 700.0]), Some(1.0));
-        assert_eq!(jain_index_against(&[100.0, 7.0], &[200.0, 0.0]), Some(1.0));
+        assert_eq!(jain_index_against(&[100.0, 350.0, 7.0], &[200.0, 700.0, 0.0]), Some(1.0));
+        assert_eq!(jain_index_against(&[100.0, 7.0], &[200.0, 0.0]), None);
     }
 
     #[test]

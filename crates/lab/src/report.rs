@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use inhaul_base::table::{Align, Table, padded, width};
+use inhaul_base::{Span, Throughput, format_bytes, format_seconds};
 use serde::Serialize;
 
 use crate::experiment::Unit;
@@ -38,44 +40,59 @@ pub fn run_table(run: &RunResult) -> String {
     if let Some(reason) = &run.invalid_reason {
         let _ = writeln!(text, "NOT VALID: {reason}");
     }
-    let width = run.flows.iter().map(|flow| flow.name.chars().count()).max().unwrap_or(0).max(4);
-    let _ = writeln!(text, "  {:width$}  protocol         RTT      goodput       ideal        loss", "flow");
-    for flow in run.flows.iter().take(SHOWN) {
-        let note = flow.failure.as_ref().map(|failure| format!("  FAILED: {failure}")).unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "  {:width$}  {:10}  {:>7.1} ms  {:>11}  {:>10}  {:>10}{note}",
-            flow.name,
-            flow.protocol,
-            flow.rtt_ms,
-            in_unit(Some(flow.measured_bps), Unit::Mbps),
-            in_unit(flow.ideal_bps, Unit::Mbps),
-            in_unit(Some(flow.loss_ratio), Unit::Percent),
-        );
-    }
+    text += &flow_table(run).to_string();
     if run.flows.len() > SHOWN {
         let _ = writeln!(text, "  and {} more flows", run.flows.len() - SHOWN);
     }
     let m = &run.metrics;
+    let [from_s, to_s] = run.measured_s;
+    let all = run.measured_flows().map(|flow| flow.throughput(run.measured_s).bytes).sum();
+    let mut table = Table::new([Align::Left, Align::Left]).indented(2);
+    table.row(["aggregate goodput".to_owned(), Throughput::of(all, Span::from_secs_f64(to_s - from_s)).to_string()]);
+    // An index of one flow, or of flows that do not compete, says nothing.
+    let several = run.measured_flows().nth(1).is_some();
     for (name, value, unit) in [
-        ("aggregate goodput", Some(m.aggregate_goodput_bps), Unit::Mbps),
         ("of the ideal", m.aggregate_over_ideal, Unit::Percent),
         ("Jain's index", m.jain_index, Unit::Number),
         ("Jain's index against the ideal", m.jain_index_ideal, Unit::Number),
-        ("smallest over largest", m.min_max_ratio, Unit::Number),
+        ("smallest over largest", m.min_max_ratio.filter(|_| several), Unit::Number),
         ("loss", Some(m.loss_ratio), Unit::Percent),
         ("time to converge", m.convergence_s, Unit::Seconds),
     ] {
-        let _ = writeln!(text, "  {name:30}  {}", in_unit(value, unit));
+        table.row([name.to_owned(), in_unit(value, unit)]);
     }
-    text + &rate_lines(run, width)
+    text + &table.to_string() + &rate_lines(run)
+}
+
+/// The flows. Each one's goodput is over the part of the measured time in which it was active, which stands beside it.
+fn flow_table(run: &RunResult) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new([Left, Left, Right, Right, Right, Right, Right, Right, Left]).indented(2);
+    table.row(["flow", "protocol", "RTT", "bytes", "in", "goodput", "ideal", "loss"]);
+    for flow in run.flows.iter().take(SHOWN) {
+        let seen = flow.throughput(run.measured_s);
+        let note = flow.failure.as_ref().map(|failure| format!("FAILED: {failure}")).unwrap_or_default();
+        table.row([
+            flow.name.clone(),
+            flow.protocol.clone(),
+            format!("{:.1} ms", flow.rtt_ms),
+            format_bytes(seen.bytes),
+            format_seconds(seen.seconds()),
+            in_unit(Some(seen.bps()), Unit::Mbps),
+            in_unit(flow.ideal_bps, Unit::Mbps),
+            in_unit(Some(flow.loss_ratio), Unit::Percent),
+            note,
+        ]);
+    }
+    table
 }
 
 /// A line of blocks for each flow: its rate over time.
-fn rate_lines(run: &RunResult, width: usize) -> String {
+fn rate_lines(run: &RunResult) -> String {
     const COLUMNS: usize = 60;
     const BLOCKS: [char; 9] =
         [' ', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
+    let names = run.flows.iter().take(SHOWN).map(|flow| width(&flow.name)).max().unwrap_or(0).max(4);
     let step_s = run.duration_s / COLUMNS as f64;
     let rates = |flow: &FlowResult| -> Vec<f64> {
         (0..COLUMNS).map(|k| flow.trajectory.rate_bps(k as f64 * step_s, (k + 1) as f64 * step_s)).collect()
@@ -92,7 +109,7 @@ fn rate_lines(run: &RunResult, width: usize) -> String {
     for (flow, rates) in run.flows.iter().zip(lines) {
         let block = |rate: &f64| BLOCKS[((rate / full * 8.0).round() as usize).min(8)];
         let line: String = rates.iter().map(block).collect();
-        let _ = writeln!(text, "  {:width$}  {}", flow.name, line.trim_end());
+        let _ = writeln!(text, "  {}  {}", padded(&flow.name, names, Align::Left), line.trim_end());
     }
     text
 }
@@ -100,19 +117,17 @@ fn rate_lines(run: &RunResult, width: usize) -> String {
 /// An experiment's table and verdicts. Ends with a newline.
 pub fn judgement_table(judgement: &Judgement) -> String {
     let mut text = String::new();
-    let width = |column: fn(&TableRow) -> &str| {
-        judgement.table.iter().map(|row| column(row).chars().count()).max().unwrap_or(0).max(8)
-    };
-    let (cases, quantities) = (width(|row| &row.case), width(|row| &row.quantity));
-    let _ = writeln!(text, "{:cases$}  {:quantities$}  {:>24}  {:>14}", "case", "quantity", "ours", "published");
+    let mut table = Table::new([Align::Left, Align::Left, Align::Right, Align::Right]);
+    table.row(["case", "quantity", "ours", "published"]);
     for row in &judgement.table {
         let ours = match row.ci95 {
             Some(ci95) => format!("{} +- {}", plain(row.mean, row.unit), in_unit(Some(ci95), row.unit)),
             None => in_unit(row.mean, row.unit),
         };
         let published = row.published.map_or_else(|| "-".to_owned(), |value| in_unit(Some(value), row.unit));
-        let _ = writeln!(text, "{:cases$}  {:quantities$}  {ours:>24}  {published:>14}", row.case, row.quantity);
+        table.row([row.case.clone(), row.quantity.clone(), ours, published]);
     }
+    text += &table.to_string();
     for verdict in &judgement.verdicts {
         let word = if verdict.passed { "pass" } else { "FAIL" };
         let _ = writeln!(text, "{word}  {}: {} (expected: {})", verdict.what, verdict.found, verdict.expected);
@@ -160,7 +175,7 @@ mod tests {
     fn rate_lines_show_who_had_how_much_when() {
         let flows = vec![flow("early", 0.0, 8e6), flow("late", 3.0, 4e6), flow("none", 0.0, 0.0)];
         let run = RunResult { duration_s: 6.0, flows, ..RunResult::default() };
-        let text = rate_lines(&run, 5);
+        let text = rate_lines(&run);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "  goodput over time; the full height is 8 Mbit/s, a character 0.10 s");
         assert_eq!(lines[1], format!("  early  {}", "\u{2588}".repeat(60)));
@@ -169,7 +184,25 @@ mod tests {
     }
 
     #[test]
+    fn run_table_has_the_rate_over_the_time_that_stands_beside_it() {
+        let mut short = flow("short", 0.0, 0.0);
+        short.trajectory = Trajectory::starting_at(0.0);
+        short.trajectory.push(0.25, 10e6);
+        (short.stop_s, short.bytes) = (0.25, 10_000_000);
+        let mut long = flow("a flow with a name of some length", 0.0, 8e6);
+        long.stop_s = 6.0;
+        let run =
+            RunResult { duration_s: 6.0, measured_s: [0.0, 6.0], flows: vec![short, long], ..RunResult::default() };
+        let text = run_table(&run);
+        // 320 Mbit/s while it ran, and not the 13 Mbit/s over the run.
+        assert!(text.contains("  10.0 MB  0.250 s  320 Mbit/s  "), "{text}");
+        assert!(text.contains("  6.0 MB   6.00 s    8 Mbit/s  "), "{text}");
+        assert!(text.contains("aggregate goodput               16.0 MB in 6.00 s: 21.3 Mbit/s\n"), "{text}");
+        assert!(text.contains("Jain's index                    -\n"), "{text}");
+    }
+
+    #[test]
     fn rate_lines_of_nothing_are_none() {
-        assert_eq!(rate_lines(&RunResult::default(), 4), "");
+        assert_eq!(rate_lines(&RunResult::default()), "");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use inhaul_base::{Span, Throughput};
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::Trajectory;
@@ -28,7 +29,8 @@ pub struct RunResult {
     pub attempts: u32,
     /// How long the run lasted, in seconds of its own time.
     pub duration_s: f64,
-    /// Begin and end of the time that the metrics are about, in seconds.
+    /// Begin and end of the time that the metrics are about, in seconds. It ends with the last transfer, where every
+    /// flow that is measured has its own size.
     pub measured_s: [f64; 2],
     /// The flows, in the order of the scenario.
     pub flows: Vec<FlowResult>,
@@ -72,7 +74,7 @@ pub struct FlowResult {
     pub stop_s: f64,
     /// Data that it was the first to deliver, in bytes.
     pub bytes: u64,
-    /// Mean rate from start to stop.
+    /// `bytes` over the time from start to stop.
     pub goodput_bps: f64,
     /// Mean rate over the measured time.
     pub measured_bps: f64,
@@ -111,7 +113,7 @@ pub struct GroupResult {
     pub flows: usize,
     /// Sum of their mean rates over the measured time.
     pub measured_bps: f64,
-    /// Jain's index of these rates.
+    /// Jain's index of these rates; `None` where they do not compete, as in [`Metrics::jain_index`].
     pub jain_index: Option<f64>,
     /// Their data packets lost over received and lost.
     pub loss_ratio: f64,
@@ -160,9 +162,10 @@ pub struct EpochResult {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metrics {
-    /// Jain's fairness index of the flows' rates.
+    /// Jain's fairness index of the flows' rates. `None` unless two or more of them compete: they are active together
+    /// in the measured time, share a link or host of limited rate, and have the same fair rate.
     pub jain_index: Option<f64>,
-    /// Jain's index of the flows' rates over their max-min fair ones.
+    /// Jain's index of the flows' rates over their max-min fair ones; `None` of less than two flows.
     pub jain_index_ideal: Option<f64>,
     /// Smallest rate over largest.
     pub min_max_ratio: Option<f64>,
@@ -187,7 +190,7 @@ pub struct Metrics {
     pub sender_cpu_s_per_gb: Option<f64>,
     /// The same of the receivers.
     pub receiver_cpu_s_per_gb: Option<f64>,
-    /// Jain's index at time scales.
+    /// Jain's index at time scales; `None` where [`Metrics::jain_index`] is.
     pub jain_by_scale: Vec<ScaleIndex>,
 }
 
@@ -308,6 +311,13 @@ fn parse_window(text: &str) -> Option<(f64, f64)> {
 }
 
 impl FlowResult {
+    /// What it delivered in a time, as far as it was active in it, and how long that was.
+    pub fn throughput(&self, [from_s, to_s]: [f64; 2]) -> Throughput {
+        let (from_s, to_s) = (from_s.max(self.start_s), to_s.min(self.stop_s));
+        let bytes = self.trajectory.bytes_at(to_s) - self.trajectory.bytes_at(from_s);
+        Throughput::of(bytes.max(0.0).round() as u64, Span::from_secs_f64(to_s - from_s))
+    }
+
     fn quantity(&self, field: &str, window: Option<(f64, f64)>) -> Option<f64> {
         match (field, window) {
             ("goodput_bps", Some((from, to))) => Some(self.trajectory.rate_bps(from, to)),

@@ -31,6 +31,7 @@ mod system;
 
 pub use api::counters::{Count, Counters, Refusal};
 pub use api::error::{ErrorKind, MoveError};
+pub use api::fairness::jain_index;
 pub use api::options::{
     AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, Fallback, GetOptions, Memory,
     Monitor, NetOptions, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
@@ -38,7 +39,7 @@ pub use api::options::{
 pub use api::proxy::{Proxy, ProxyError, ProxyKind};
 pub use api::report::{
     Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, PathReport, Report, SourceReport,
-    SourceStatus, Status, jain_index,
+    SourceStatus, Status,
 };
 pub use api::request::{Known, Location, Part, Request};
 pub use api::secrets::{without_secrets, without_tickets};

@@ -1,5 +1,5 @@
-//! Lists of files' checksums: those of `inhaul manifest`; those of sha256sum, sha512sum and b3sum; and the manifests
-//! of BagIt (RFC 8493).
+//! Lists of files' checksums: those of `inhaul manifest`; those of sha256sum, md5sum, b3sum and their kin; and the
+//! manifests of BagIt (RFC 8493).
 //!
 //! ```text
 //! # inhaul manifest 1 directory
@@ -10,64 +10,20 @@
 //! Paths are relative to the data set. Our lists and those of the coreutils escape line breaks and backslashes as
 //! `\n`, `\r` and `\\`; a line with such a path begins with a backslash. BagIt writes `%0A`, `%0D` and `%25`.
 
+mod algorithm;
 mod bagit;
+mod hasher;
 mod lines;
 
-use std::fmt;
-
 use crate::Kind;
+
+pub use algorithm::{Algorithm, Strength};
+pub use hasher::Hasher;
 
 pub use bagit::{BagItError, BagManifests, bag_manifests, check_declaration};
 
 /// Longest list that is read, in bytes.
 pub const LIST_BYTES_MAX: u64 = 1 << 30;
-
-/// How a checksum is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Algorithm {
-    /// BLAKE3, 256 bits: what transfers are verified by.
-    Blake3,
-    /// SHA-256 (FIPS 180-4).
-    Sha256,
-    /// SHA-512 (FIPS 180-4).
-    Sha512,
-}
-
-impl Algorithm {
-    /// Length of a checksum in bytes.
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::Blake3 | Self::Sha256 => 32,
-            Self::Sha512 => 64,
-        }
-    }
-
-    /// A checksum of it from its hexadecimal digits; `None`: they are not its digits.
-    pub fn sum(self, digits: &str) -> Option<Vec<u8>> {
-        let byte = |pair: &[u8; 2]| {
-            let pair = str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
-            u8::from_str_radix(pair, 16).ok()
-        };
-        let (pairs, odd) = digits.as_bytes().as_chunks::<2>();
-        let is_whole = odd.is_empty() && pairs.len() == self.bytes();
-        is_whole.then(|| pairs.iter().map(byte).collect()).flatten()
-    }
-
-    /// Its name, as BagIt and the tools that compute it write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Blake3 => "blake3",
-            Self::Sha256 => "sha256",
-            Self::Sha512 => "sha512",
-        }
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A file and what it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,14 +59,15 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// Reads a list of either kind of lines, ours or the coreutils'. Checksums of 64 digits that do not say what they
-    /// are are taken for `of_64_digits`. The bytes may be anything.
+    /// Reads a list of any kind of lines: ours, the coreutils', BSD's (`MD5 (PATH) = ...`), `md5:DIGITS PATH`, or SFV's
+    /// (`PATH DIGITS`). Checksums that do not say what they are are taken for `assumed` where that is as long, else for
+    /// what is most common of their length. The bytes may be anything.
     ///
     /// # Errors
-    /// When a line is neither, when a path leads out of the directory or stands there twice, or when the hash of the
-    /// whole does not agree.
-    pub fn read(bytes: &[u8], of_64_digits: Algorithm) -> Result<Self, ChecksumsError> {
-        lines::read(bytes, of_64_digits)
+    /// When a line is none of these, or of a kind that is not known or is not named; when a path leads out of the
+    /// directory or stands there twice; or when the hash of the whole does not agree.
+    pub fn read(bytes: &[u8], assumed: Option<Algorithm>) -> Result<Self, ChecksumsError> {
+        lines::read(bytes, assumed)
     }
 
     /// The list as bytes, for [`Checksums::read`] and for the tools that have the format.
@@ -129,8 +86,24 @@ impl Checksums {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChecksumsError {
     /// A line is not one of a list.
-    #[error("line {0} is not CHECKSUM and PATH as 'inhaul manifest', sha256sum, sha512sum or b3sum write them")]
+    #[error("line {0} is not CHECKSUM and PATH as 'inhaul manifest', sha256sum, md5sum or b3sum write them")]
     Line(usize),
+    /// A checksum is of a kind that is not known here.
+    #[error(
+        "line {line} has a checksum of the kind {name}, which is not supported; {} are",
+        Algorithm::all().map(Algorithm::name).collect::<Vec<_>>().join(", ")
+    )]
+    Unsupported {
+        /// The line, counted from 1.
+        line: usize,
+        /// What it says that it is.
+        name: String,
+    },
+    /// A checksum may be of several kinds.
+    #[error(
+        "line {0} does not say of which kind its checksum of 8 digits is: name it with --algorithm crc32, crc32c or adler32"
+    )]
+    Unnamed(usize),
     /// A path is absolute, or leads out of the directory, or nowhere.
     #[error("the path in line {0} leads out of the directory, or nowhere: only paths beneath it can be verified")]
     Path(usize),

@@ -66,8 +66,11 @@ pub(super) fn journals() -> Vec<Vec<u8>> {
 
 /// A list of checksums.
 pub fn checksums(data: &[u8]) -> bool {
-    let Ok(list) = Checksums::read(data, Algorithm::Sha256) else { return false };
-    assert_eq!(Checksums::read(&list.write(), Algorithm::Sha256), Ok(list));
+    // The first byte says what a user has said of the list, the rest is the list.
+    let (said, data) = data.split_first().unwrap_or((&0, &[]));
+    let assumed = Algorithm::all().nth(usize::from(*said));
+    let Ok(list) = Checksums::read(data, assumed) else { return false };
+    assert_eq!(Checksums::read(&list.write(), Some(list.algorithm)), Ok(list));
     true
 }
 
@@ -79,7 +82,16 @@ pub(super) fn checksum_lists() -> Vec<Vec<u8>> {
     let file = FileSum { path: b"a\nb".to_vec(), size: Some(7), checksum: vec![7; 32] };
     let format = Format::Inhaul(Kind::Directory);
     let ours = Checksums { format, algorithm: Algorithm::Blake3, files: vec![file] }.write();
-    [plain, tagged, long].map(String::into_bytes).into_iter().chain([ours]).collect()
+    let weak = [
+        "25f9e794323b453885f5181f1b624d0b  a\n25f9e794323b453885f5181f1b624d0b *b\n",
+        "MD5 (a) = 25f9e794323b453885f5181f1b624d0b\nMD5 (b) = JfnnlDI7RTiF9RgfG2JNCw==\n",
+        "adler32:091e01de  a\nadler32:091e01de  ./b\n",
+        "crc32c:4waSgw== a\n",
+        "; by hand\na cbf43926\nb c CBF43926\n",
+        "091e01de  a\nSHA3-256 (a) = 091e01de\n",
+    ];
+    let foreign = [plain, tagged, long].into_iter().chain(weak.map(str::to_owned)).map(String::into_bytes);
+    foreign.chain([ours]).enumerate().map(|(said, list)| [vec![said as u8], list].concat()).collect()
 }
 
 /// The payload manifest of a bag.

@@ -7,6 +7,7 @@ use std::thread;
 
 use clap::Args;
 use inhaul_base::Bitrate;
+use inhaul_base::table::{Align, Table};
 use inhaul_lab::stars::{Kind, Knowledge, Star, Total, Verdict, total};
 use serde::Serialize;
 
@@ -168,48 +169,39 @@ fn events(verdict: &Verdict) -> String {
 }
 
 fn table(verdicts: &[Verdict]) -> String {
-    let mut rows = vec![row_of("all", verdicts.iter().collect())];
+    let mut table = Table::new([Align::Left].into_iter().chain([Align::Right; 6]).chain([Align::Left]));
+    table.row(["stars", "", "joins (3, 8)", "leaves (3, 8)", "worst", "of ideal, least", "loss %, most"]);
+    let mut add = |name: &str, verdicts: Vec<&Verdict>| {
+        if !verdicts.is_empty() {
+            table.row(cells(name, total(verdicts)));
+        }
+    };
+    add("all", verdicts.iter().collect());
     for kind in Kind::ALL {
-        rows.push(row_of(kind.name(), verdicts.iter().filter(|verdict| verdict.kind == kind).collect()));
+        add(kind.name(), verdicts.iter().filter(|verdict| verdict.kind == kind).collect());
     }
     let mut rates: Vec<u64> = verdicts.iter().map(|verdict| verdict.access_bps).collect();
     rates.sort_unstable();
     rates.dedup();
     for bps in rates {
         let name = Bitrate::from_bps(bps).to_string();
-        rows.push(row_of(&name, verdicts.iter().filter(|verdict| verdict.access_bps == bps).collect()));
+        add(&name, verdicts.iter().filter(|verdict| verdict.access_bps == bps).collect());
     }
-    format!(
-        "{:<12} {:>5}  {:>15}  {:>15}  {:>5}  {:>15}  {:>15}\n{}",
-        "stars",
-        "",
-        "joins (3, 8)",
-        "leaves (3, 8)",
-        "worst",
-        "of ideal, least",
-        "loss %, most",
-        rows.concat()
-    )
+    table.to_string()
 }
 
-fn row_of(name: &str, verdicts: Vec<&Verdict>) -> String {
-    if verdicts.is_empty() {
-        return String::new();
-    }
-    let t = total(verdicts);
+fn cells(name: &str, t: Total) -> [String; 8] {
     let within = |counts: [usize; 3]| format!("{}, {} / {}", counts[1], counts[2], counts[0]);
-    format!(
-        "{name:<12} {:>5}  {:>15}  {:>15}  {:>5.3}  {:>8.3}, {:.3}  {:>8.4}, {:.3}{}\n",
-        t.stars,
+    [
+        name.to_owned(),
+        t.stars.to_string(),
         within(t.joins),
         within(t.leaves),
-        t.worst,
-        t.aggregate,
-        t.aggregate_min,
-        t.excess_loss * 100.0,
-        t.excess_loss_max * 100.0,
-        if t.invalid > 0 { format!("  {} not valid", t.invalid) } else { String::new() }
-    )
+        format!("{:.3}", t.worst),
+        format!("{:.3}, {:.3}", t.aggregate, t.aggregate_min),
+        format!("{:.4}, {:.3}", t.excess_loss * 100.0, t.excess_loss_max * 100.0),
+        if t.invalid > 0 { format!("{} not valid", t.invalid) } else { String::new() },
+    ]
 }
 
 #[cfg(test)]

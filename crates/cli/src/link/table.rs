@@ -1,5 +1,6 @@
 //! The report of a run as a table for people.
 
+use inhaul_base::table::{Align, Table};
 use inhaul_base::{Bitrate, format_bytes};
 use inhaul_emu::{LinkReport, Report};
 
@@ -8,11 +9,10 @@ use super::report::{CommandReport, LinkRun};
 /// A table of the links that carried packets, the results of the commands, and whether the run is valid.
 pub(super) fn report_table(run: &LinkRun) -> String {
     let report = &run.report;
-    let mut rows = vec![
-        ["link", "rate", "delay", "carried", "packets", "lost", "queue full", "other", "queue max"].map(str::to_owned),
-    ];
-    rows.extend(report.links.iter().filter(|link| link.offered_packets > 0).map(row));
-    let mut text = aligned(&rows);
+    let mut table = Table::new([Align::Left].into_iter().chain([Align::Right; 8]));
+    table.row(["link", "rate", "delay", "carried", "packets", "lost", "queue full", "other", "queue max"]);
+    report.links.iter().filter(|link| link.offered_packets > 0).for_each(|link| table.row(row(link)));
+    let mut text = table.to_string();
     for command in run.commands.iter().filter(|command| !command.background || command.exit_code != Some(0)) {
         text += &format!("{}\n", outcome(command));
     }
@@ -37,20 +37,6 @@ fn row(link: &LinkReport) -> [String; 9] {
         other.to_string(),
         format_bytes(link.queue_bytes_max),
     ]
-}
-
-/// Columns as wide as what is in them: names to the left, numbers to the right.
-fn aligned(rows: &[[String; 9]]) -> String {
-    let widths: Vec<usize> =
-        (0..9).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
-    let line = |row: &[String; 9]| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ") + "\n"
-    };
-    rows.iter().map(line).collect()
 }
 
 fn outcome(command: &CommandReport) -> String {

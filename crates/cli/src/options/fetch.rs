@@ -27,7 +27,8 @@ pub(crate) struct Fetch {
     /// input
     #[arg(long, value_name = "FILE", conflicts_with = "metalink", help_heading = "Source options")]
     pub(crate) input_file: Option<PathBuf>,
-    /// The file's published checksum, as blake3:DIGITS, sha256:DIGITS or sha512:DIGITS; without it nothing lands
+    /// The file's published checksum, as sha256:DIGITS, blake3:, sha512: or a weaker one, like md5: or adler32:; a file
+    /// that differs does not land
     #[arg(long, value_name = "CHECKSUM", conflicts_with_all = ["metalink", "input_file"], help_heading = "Source options")]
     pub(crate) expect: Option<Checksum>,
     /// Limit of what this host takes in from all senders, headers included [default: measured]

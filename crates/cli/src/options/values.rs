@@ -113,17 +113,13 @@ impl FromStr for Checksum {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let example = "write blake3:, sha256: or sha512: and its hexadecimal digits";
+        let example = "write ALGORITHM:DIGITS, like sha256: and 64 hexadecimal digits";
         let (name, digits) = text.split_once([':', '=']).ok_or(example)?;
-        let algorithm = match name.to_ascii_lowercase().as_str() {
-            "blake3" => Algorithm::Blake3,
-            "sha256" | "sha-256" => Algorithm::Sha256,
-            "sha512" | "sha-512" => Algorithm::Sha512,
-            "md5" | "sha1" | "sha-1" => return Err(format!("{name} proves nothing against an attacker: {example}")),
-            _ => return Err(format!("'{name}' is no algorithm that is known here: {example}")),
-        };
-        let digit_count = 2 * algorithm.bytes();
-        let sum = algorithm.sum(digits).ok_or_else(|| format!("a {algorithm} has {digit_count} hexadecimal digits"))?;
+        let known = || Algorithm::all().map(Algorithm::name).collect::<Vec<_>>().join(", ");
+        let algorithm = Algorithm::named(name)
+            .ok_or_else(|| format!("'{name}' is no algorithm that is known here; these are: {}", known()))?;
+        let sum =
+            algorithm.sum(digits).ok_or_else(|| format!("a checksum by {algorithm} has {}", algorithm.looks()))?;
         Ok(Self { algorithm, sum })
     }
 }
@@ -192,12 +188,16 @@ mod tests {
         let parsed: Checksum = format!("SHA-256:{digits}").parse().unwrap();
         assert_eq!((parsed.algorithm, parsed.sum.len(), parsed.sum[1]), (Algorithm::Sha256, 32, 0xf0));
         assert_eq!(format!("blake3={digits}").parse::<Checksum>().unwrap().algorithm, Algorithm::Blake3);
+        for text in ["md5:25f9e794323b453885f5181f1b624d0b", "MD5=JfnnlDI7RTiF9RgfG2JNCw=="] {
+            let parsed: Checksum = text.parse().unwrap();
+            assert_eq!((parsed.algorithm, parsed.sum[0]), (Algorithm::Md5, 0x25), "{text}");
+        }
         for (text, said) in [
-            (digits.clone(), "write blake3:"),
+            (digits.clone(), "write ALGORITHM:DIGITS"),
             (format!("sha512:{digits}"), "128 hexadecimal digits"),
             (format!("sha256:{}+", &digits[1..]), "64 hexadecimal digits"),
-            (format!("md5:{}", &digits[..32]), "proves nothing"),
-            (format!("crc:{digits}"), "'crc' is no algorithm"),
+            (format!("crc32c:{digits}"), "8 hexadecimal digits, or 8 characters of base64"),
+            (format!("crc:{digits}"), "'crc' is no algorithm that is known here; these are: blake3, sha512, "),
         ] {
             let error = text.parse::<Checksum>().unwrap_err();
             assert!(error.contains(said), "{text}: {error}");

@@ -10,6 +10,8 @@ mod disks;
 mod early;
 mod emulated;
 mod errors;
+#[path = "../../src/figures.rs"]
+mod figures;
 mod integrity;
 mod kernel_cc;
 mod lab;
@@ -19,6 +21,7 @@ mod looking;
 mod many;
 mod partial;
 mod put;
+mod rates;
 mod resume;
 mod settings;
 mod transfers;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use inhaul_base::table::{Align, Table};
 use serde::Serialize;
 
 use super::{Kept, Kepts, Problem};
@@ -310,12 +311,9 @@ fn write_item(text: &mut String, item: &ItemComparison, all: bool) {
         let _ = writeln!(text, "  {remark}");
     }
     let shown: Vec<&RowComparison> = item.rows.iter().filter(|row| all || row.change != Change::Same).collect();
-    let width =
-        |column: fn(&RowComparison) -> &str| shown.iter().map(|row| column(row).chars().count()).max().unwrap_or(0);
-    let (cases, quantities) = (width(|row| &row.case), width(|row| &row.quantity));
-    for row in &shown {
-        let _ = writeln!(text, "  {:cases$}  {:quantities$}  {}", row.case, row.quantity, values(row));
-    }
+    let mut table = Table::new([Align::Left, Align::Left, Align::Left, Align::Right, Align::Left]).indented(2);
+    shown.iter().for_each(|row| table.row(cells(row)));
+    text.push_str(&table.to_string());
     match item.rows.len() - shown.len() {
         0 => {}
         1 => text.push_str("  1 value is the same\n"),
@@ -344,8 +342,8 @@ fn write_item(text: &mut String, item: &ItemComparison, all: bool) {
     }
 }
 
-/// `936.2 -> 940.1 Mbit/s  +0.42 %  beyond chance`
-fn values(row: &RowComparison) -> String {
+/// `CASE  QUANTITY  936.2 -> 940.1 Mbit/s  +0.42 %  beyond chance`
+fn cells(row: &RowComparison) -> [String; 5] {
     let value = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| number(value / row.unit.factor()));
     let relative = match row.relative.map(|relative| relative * 100.0) {
         None => String::new(),
@@ -361,7 +359,7 @@ fn values(row: &RowComparison) -> String {
         (Change::Missing, _) => "in one only".to_owned(),
     };
     let numbers = format!("{} -> {} {}", value(row.a), value(row.b), row.unit.sign());
-    format!("{:28}  {relative:>10}  {thought}", numbers.trim_end())
+    [row.case.clone(), row.quantity.clone(), numbers.trim_end().to_owned(), relative, thought]
 }
 
 #[cfg(test)]
@@ -399,11 +397,11 @@ mod tests {
     }
 
     #[test]
-    fn values_shows_differences_that_the_numbers_hide() {
+    fn cells_show_differences_that_the_numbers_hide() {
         let found = compare_rows(Some(&row(Some(1e6), None)), Some(&row(Some(1e6 + 1e-3), None)), Spread::None);
-        assert_eq!(values(&found), "1 -> 1 Mbit/s                    +1e-7 %  BEYOND: one run, same seed");
+        assert_eq!(cells(&found)[2..], ["1 -> 1 Mbit/s", "+1e-7 %", "BEYOND: one run, same seed"]);
         let found = compare_rows(Some(&row(Some(2e6), Some(2e5))), Some(&row(Some(1e6), Some(0.0))), Spread::Unknown);
-        assert_eq!(values(&found), "2 -> 1 Mbit/s                   -50.00 %  BEYOND +- 0.2");
+        assert_eq!(cells(&found)[2..], ["2 -> 1 Mbit/s", "-50.00 %", "BEYOND +- 0.2"]);
     }
 
     #[test]

@@ -388,7 +388,7 @@ pub enum Update {
 /// The progress of a transfer. Serialised, it is the line that `docs/json.md` documents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Since the first request, in seconds.
+    /// Since the start of the set-up, in seconds.
     pub seconds: f64,
     /// Bytes that are verified.
     pub bytes: u64,
@@ -396,15 +396,18 @@ pub struct Progress {
     pub received_bytes: u64,
     /// The part of these bytes that an interrupted transfer has left.
     pub resumed_bytes: u64,
+    /// Bytes that this call has fetched, verified or not: `received_bytes` without `resumed_bytes` and holes.
+    #[serde(default)]
+    pub fetched_bytes: u64,
     /// Bytes of the whole transfer.
     pub total_bytes: u64,
     /// Files of the whole transfer that are verified and have their names.
     pub files: usize,
     /// Files of the whole transfer.
     pub total_files: usize,
-    /// Recent rate of arriving data, in bits per second.
+    /// Rate of arriving data during the last second, in bits per second.
     pub goodput_bps: f64,
-    /// Rate of arriving data since the first request, in bits per second.
+    /// `fetched_bytes` over `seconds`, in bits per second.
     pub average_bps: f64,
     /// Every server that takes part.
     pub sources: Vec<SourceProgress>,
@@ -431,7 +434,11 @@ pub struct SourceProgress {
     pub address: String,
     /// Bytes that it was the first to deliver.
     pub bytes: u64,
-    /// Recent rate of its packets, headers included, in bits per second.
+    /// Rate of the data that it was the first to deliver, over the time of the transfer's `goodput_bps`: so the
+    /// sources' rates add up to that.
+    #[serde(default)]
+    pub goodput_bps: f64,
+    /// Recent rate of its packets, headers included, as the protocol measures it, in bits per second.
     pub received_bps: f64,
     /// Rate that the receiver allows it, headers included, in bits per second.
     pub target_bps: f64,

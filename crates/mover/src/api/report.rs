@@ -1,6 +1,6 @@
 //! The report of a transfer: the numbers of the summary and of `--json`.
 
-use inhaul_base::{Probability, Span};
+use inhaul_base::{Probability, Span, Throughput};
 use inhaul_store::Fate;
 use serde::{Deserialize, Serialize};
 
@@ -13,19 +13,23 @@ pub struct Report {
     pub bytes: u64,
     /// The part of these bytes that an interrupted transfer has left, and that still agrees with the source.
     pub resumed_bytes: u64,
+    /// The bytes that this call has fetched: `bytes` without `resumed_bytes`, and without holes.
+    #[serde(default)]
+    pub fetched_bytes: u64,
     /// If this call failed: verified bytes that are kept, from which the same call continues.
     pub kept_bytes: u64,
-    /// From the start of the set-up to the end, in seconds.
+    /// The whole call in seconds: from the start of the set-up until all is verified and in its place.
     pub seconds: f64,
     /// From the start of the set-up until the first byte of data was in its place, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_seconds: Option<f64>,
-    /// `bytes` less `resumed_bytes`, over the time from the first request to the end, in bits per second.
+    /// `fetched_bytes` over `seconds`, in bits per second.
     pub goodput_bps: f64,
     /// Data packets lost over data packets sent.
     pub loss_ratio: f64,
-    /// Jain's fairness index over the sources' goodput, 1 when all were equal.
-    pub jain_index: f64,
+    /// Jain's fairness index of what the sources delivered while all of them sent: 1 when all were equal. `None` where
+    /// there were not at least two, or where they did not send at the same time for most of the transfer.
+    pub jain_index: Option<f64>,
     /// Every file.
     pub files: Vec<FileReport>,
     /// Every server that took part.
@@ -65,6 +69,13 @@ pub struct FileReport {
     pub blake3: Option<String>,
     /// Whether every byte agreed with the source's digests.
     pub verified: bool,
+    /// The kinds of the published checksums that it agreed with, by name: those of `--expect`, of a Metalink or of an
+    /// input file.
+    #[serde(default)]
+    pub checksums: Vec<String>,
+    /// What these checksums find: `lies`, or only `damage`. `None` where there was none.
+    #[serde(default)]
+    pub strength: Option<String>,
 }
 
 /// What happens to a file.
@@ -103,8 +114,11 @@ pub struct SourceReport {
     pub address: String,
     /// Bytes that it was the first to deliver.
     pub bytes: u64,
-    /// `bytes` over the time that it was active, in bits per second.
+    /// `bytes` over the `seconds` of the report, in bits per second: so the sources' rates add up to that of the whole.
     pub goodput_bps: f64,
+    /// How long it was active, in seconds.
+    #[serde(default)]
+    pub active_seconds: f64,
     /// Its data packets lost over its data packets sent.
     pub loss_ratio: f64,
     /// Smoothed round-trip time, in milliseconds; `None` when it was never measured.
@@ -182,6 +196,16 @@ impl Report {
     pub fn failed(error: &crate::MoveError) -> Self {
         Self { status: Status::Failed, error: Some(error.into()), ..Self::default() }
     }
+
+    /// The call took `span`: its rates follow from that, all over the same time.
+    pub(crate) fn take_time(&mut self, span: Span) {
+        let rate = |bytes| Throughput::of(bytes, span).bps();
+        self.seconds = span.as_secs_f64();
+        self.goodput_bps = rate(self.fetched_bytes);
+        for source in &mut self.sources {
+            source.goodput_bps = rate(source.bytes);
+        }
+    }
 }
 
 impl From<&crate::MoveError> for ErrorReport {
@@ -205,8 +229,9 @@ pub struct BenchReport {
     pub loss_ratio: f64,
     /// Processor time of this process meanwhile, in seconds.
     pub cpu_seconds: f64,
-    /// Jain's fairness index over the flows' goodput.
-    pub jain_index: f64,
+    /// Jain's fairness index of what the flows delivered while all of them were active; `None` where there were not at
+    /// least two, or where they were not active at the same time for most of the bench.
+    pub jain_index: Option<f64>,
     /// Every flow.
     pub sources: Vec<BenchSource>,
     /// A line for each second.
@@ -225,8 +250,10 @@ pub struct BenchSource {
     pub address: String,
     /// Bytes delivered.
     pub bytes: u64,
-    /// `bytes` over the time that the flow was active, in bits per second.
+    /// `bytes` over the `seconds` of the report, in bits per second: so the flows' rates add up to that of the whole.
     pub goodput_bps: f64,
+    /// How long it was active, in seconds.
+    pub active_seconds: f64,
     /// Its data packets lost over its data packets sent.
     pub loss_ratio: f64,
     /// Smoothed round-trip time, in milliseconds; `None` when it was never measured.
@@ -262,17 +289,6 @@ pub(crate) fn loss_ratio(lost: u64, received: u64) -> f64 {
     Probability::ratio(lost, lost + received).get()
 }
 
-/// Jain's fairness index (gtp-2004 5.1.1): `(sum x)^2 / (n * sum x^2)`; 1 when nothing flowed at all.
-pub fn jain_index(rates: impl IntoIterator<Item = f64>) -> f64 {
-    let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
-    for rate in rates {
-        n += 1.0;
-        sum += rate;
-        squares += rate * rate;
-    }
-    if squares > 0.0 { sum * sum / (n * squares) } else { 1.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,10 +301,21 @@ mod tests {
     }
 
     #[test]
-    fn jain_index_is_one_when_equal_and_one_nth_when_one_has_all() {
-        assert_eq!(jain_index([5.0, 5.0, 5.0]), 1.0);
-        assert_eq!(jain_index([8.0, 0.0, 0.0, 0.0]), 0.25);
-        assert_eq!(jain_index([]), 1.0);
-        assert!((jain_index([1.0, 2.0]) - 0.9).abs() < 1e-12);
+    fn rates_are_bytes_over_the_time_of_the_whole_and_add_up() {
+        let source = |bytes| SourceReport { bytes, active_seconds: 0.2, ..SourceReport::default() };
+        let mut report = Report {
+            bytes: 400_000_000,
+            resumed_bytes: 190_000_000,
+            fetched_bytes: 210_000_000,
+            sources: vec![source(140_000_000), source(70_000_000), source(0)],
+            ..Report::default()
+        };
+        report.take_time(Span::from_millis(1470));
+        assert_eq!((report.seconds, report.goodput_bps), (1.47, 210_000_000.0 * 8.0 / 1.47));
+        let sum: f64 = report.sources.iter().map(|source| source.goodput_bps).sum();
+        assert!((sum - report.goodput_bps).abs() < 1.0, "{sum}");
+        // A call that never ran has no rate.
+        report.take_time(Span::ZERO);
+        assert_eq!((report.goodput_bps, report.sources[0].goodput_bps), (0.0, 0.0));
     }
 }

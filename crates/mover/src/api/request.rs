@@ -55,6 +55,14 @@ pub struct Known {
     pub sums: Vec<(Algorithm, Vec<u8>)>,
 }
 
+impl Known {
+    /// Its checksums, without weak ones beside others: they would add nothing but work.
+    fn sums_that_count(&self) -> Vec<(Algorithm, Vec<u8>)> {
+        let strongest = self.sums.iter().map(|(algorithm, _)| algorithm.strength()).max();
+        self.sums.iter().filter(|(algorithm, _)| Some(algorithm.strength()) == strongest).cloned().collect()
+    }
+}
+
 impl From<Source> for Request {
     fn from(source: Source) -> Self {
         let place = |server| Location { server, path: source.path.clone() };
@@ -140,9 +148,9 @@ impl Request {
     pub(crate) fn sums(&self, manifest: &Manifest) -> KnownSums {
         match &self.part {
             Part::Whole(known) if known.sums.is_empty() => KnownSums::new(),
-            Part::Whole(known) => KnownSums::from([(0, known.sums.clone())]),
+            Part::Whole(known) => KnownSums::from([(0, known.sums_that_count())]),
             Part::Listed(files) => {
-                let sums_of = |(path, file): (&[u8], usize)| Some((file, files.get(path)?.sums.clone()));
+                let sums_of = |(path, file): (&[u8], usize)| Some((file, files.get(path)?.sums_that_count()));
                 manifest.names().into_iter().filter_map(sums_of).filter(|(_, sums)| !sums.is_empty()).collect()
             }
         }
@@ -178,5 +186,10 @@ mod tests {
         let file = Request { part: Part::Whole(Known { size: Some(5), sums: Vec::new() }), ..listed(&[]) };
         assert!(matches!(file.check(&server, &manifest), Err(MoveError::OtherVersion { .. })));
         assert_eq!(listed(&[("b", 6)]).sums(&manifest), KnownSums::from([(1, vec![(Algorithm::Sha256, vec![6; 32])])]));
+        let weak = [(Algorithm::Md5, vec![1; 16]), (Algorithm::Crc32, vec![2; 4])];
+        let of = |sums: &[(Algorithm, Vec<u8>)]| Known { size: None, sums: sums.to_vec() }.sums_that_count();
+        assert_eq!(of(&weak), weak);
+        let strong = (Algorithm::Sha256, vec![6; 32]);
+        assert_eq!(of(&[weak[0].clone(), strong.clone(), weak[1].clone()]), [strong]);
     }
 }

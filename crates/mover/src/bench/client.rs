@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
 
-use inhaul_base::{Bitrate, Span, Time};
+use inhaul_base::{Bitrate, Span, Throughput, Time};
 use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 
 use super::memory::BenchMemory;
 use super::{ENDLESS, Receiving, bench_stats};
 use crate::api::error::MoveError;
+use crate::api::fairness::{Together, jain_index};
 use crate::api::options::{BenchLimit, BenchOptions, Stop};
-use crate::api::report::{BenchInterval, BenchReport, BenchSource, Status, jain_index, known_ms, loss_ratio};
+use crate::api::report::{BenchInterval, BenchReport, BenchSource, Status, known_ms, loss_ratio};
 use crate::api::source::Server;
 use crate::engine::net;
 use crate::engine::port::Port;
@@ -155,6 +156,7 @@ struct BenchClient {
     cpu: Span,
     interval_start: Time,
     interval_before: Totals,
+    together: Together<FlowId>,
     last_error: Option<FlowError>,
 }
 
@@ -181,6 +183,7 @@ impl BenchClient {
             cpu: Span::ZERO,
             interval_start: Time::ZERO,
             interval_before: Totals::default(),
+            together: Together::default(),
             last_error: None,
         }
     }
@@ -289,6 +292,8 @@ impl BenchClient {
                 flow.stats = bench_stats(&stats, Span::ZERO);
             }
         }
+        let active = self.flows.iter().filter(|(_, flow)| flow.opened.is_some() && flow.ended.is_none());
+        self.together.note(engine.now(), active.map(|(&id, flow)| (id, flow.stats.placed_bytes)));
     }
 
     fn totals(&self) -> Totals {
@@ -308,7 +313,7 @@ impl BenchClient {
             start: self.interval_start.since(started).as_secs_f64(),
             end: now.since(started).as_secs_f64(),
             bytes,
-            goodput_bps: Bitrate::of(bytes, now.since(self.interval_start)).as_f64(),
+            goodput_bps: Throughput::of(bytes, now.since(self.interval_start)).bps(),
             loss_ratio: loss_ratio(
                 totals.lost.saturating_sub(before.lost),
                 totals.received.saturating_sub(before.received),
@@ -366,29 +371,47 @@ impl BenchClient {
 
     fn report(&self) -> BenchReport {
         let (Some(started), Some(ended)) = (self.started, self.ended) else { return BenchReport::default() };
-        let sources: Vec<BenchSource> = self.flows.values().map(|flow| flow.report(ended)).collect();
+        let whole = ended.since(started);
         let totals = self.totals();
-        let seconds = ended.since(started);
+        let all = Throughput::of(totals.bytes, whole);
         BenchReport {
-            bytes: totals.bytes,
-            seconds: seconds.as_secs_f64(),
-            goodput_bps: Bitrate::of(totals.bytes, seconds).as_f64(),
+            bytes: all.bytes,
+            seconds: all.seconds(),
+            goodput_bps: all.bps(),
             loss_ratio: loss_ratio(totals.lost, totals.received),
             cpu_seconds: self.cpu.as_secs_f64(),
-            jain_index: jain_index(sources.iter().map(|source| source.goodput_bps)),
-            sources,
+            jain_index: self.jain_index(started, whole),
+            sources: self.flows.values().map(|flow| flow.report(ended, whole)).collect(),
             ..BenchReport::default()
+        }
+    }
+
+    /// Jain's index of the flows, if they competed.
+    fn jain_index(&self, started: Time, whole: Span) -> Option<f64> {
+        if self.flows.values().any(|flow| flow.lost) {
+            return None;
+        }
+        match (self.role, self.limit) {
+            (Role::Receiver, _) => self.together.jain_index(self.flows.keys().copied(), whole),
+            // What each had is known at the end: only flows that were there all the time are equally long.
+            (Role::Sender, BenchLimit::Seconds(_)) => {
+                let is_whole = |flow: &Flow| flow.opened.is_some_and(|opened| opened.since(started) * 10 <= whole);
+                let bytes = || self.flows.values().map(|flow| flow.stats.placed_bytes as f64);
+                if self.flows.values().all(is_whole) { jain_index(bytes()) } else { None }
+            }
+            (Role::Sender, BenchLimit::Bytes(_)) => None,
         }
     }
 }
 
 impl Flow {
-    fn report(&self, end: Time) -> BenchSource {
+    fn report(&self, end: Time, whole: Span) -> BenchSource {
         let active = self.opened.map_or(Span::ZERO, |opened| self.ended.unwrap_or(end).since(opened));
         BenchSource {
             address: self.server.to_string(),
             bytes: self.stats.placed_bytes,
-            goodput_bps: Bitrate::of(self.stats.placed_bytes, active).as_f64(),
+            goodput_bps: Throughput::of(self.stats.placed_bytes, whole).bps(),
+            active_seconds: active.as_secs_f64(),
             loss_ratio: loss_ratio(self.stats.lost_packets, self.stats.received_packets),
             rtt_ms: known_ms(self.stats.rtt),
             retransmitted_bytes: self.stats.retransmitted_bytes,
@@ -417,6 +440,7 @@ impl Application for BenchClient {
                     self.started = Some(now);
                     self.interval_start = now;
                 }
+                self.measure(engine);
             }
             Event::Complete { object } => {
                 self.measure(engine);

@@ -6,10 +6,9 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-use inhaul_store::checksums::Algorithm;
+use inhaul_store::checksums::{Algorithm, Hasher};
 use inhaul_store::digest::{self, GroupDigest, Tree, group_count};
 use inhaul_store::{DataSet, OfferedError};
-use sha2::{Digest, Sha256, Sha512};
 
 use crate::api::error::MoveError;
 use crate::api::options::Stop;
@@ -50,7 +49,7 @@ impl Iterator for Units<'_> {
         };
         let end = match wanted.algorithm {
             Algorithm::Blake3 => groups.end.min(groups.start + GROUPS_TOGETHER),
-            Algorithm::Sha256 | Algorithm::Sha512 => groups.end,
+            _ => groups.end,
         };
         self.begun = (end < groups.end).then_some((wanted, end..groups.end));
         Some((wanted, groups.start..end))
@@ -123,8 +122,7 @@ fn hash_unit(
             sums.trees.remove(&wanted);
             hash.as_bytes().to_vec()
         }
-        Algorithm::Sha256 => hash_file::<Sha256>(data_set, wanted.file, stop)?,
-        Algorithm::Sha512 => hash_file::<Sha512>(data_set, wanted.file, stop)?,
+        _ => hash_file(data_set, wanted, stop)?,
     };
     lock(sums).done.insert(wanted, sum);
     Ok(())
@@ -149,14 +147,14 @@ fn hash_groups(
     groups.map(hash).collect()
 }
 
-fn hash_file<D: Digest>(data_set: &DataSet, file: usize, stop: &Stop) -> Result<Vec<u8>, MoveError> {
-    let mut opened = data_set.open(file).map_err(|error| unreadable(&error))?;
-    let mut hasher = D::new();
+fn hash_file(data_set: &DataSet, wanted: Wanted, stop: &Stop) -> Result<Vec<u8>, MoveError> {
+    let mut opened = data_set.open(wanted.file).map_err(|error| unreadable(&error))?;
+    let mut hasher = Hasher::new(wanted.algorithm);
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         check_stop(stop)?;
         match opened.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.finalize().to_vec()),
+            Ok(0) => return Ok(hasher.finish()),
             Ok(count) => hasher.update(&buffer[..count]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(source) => return Err(MoveError::System { what: "a file cannot be read", source }),

@@ -4,13 +4,13 @@
 
 mod hashing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use inhaul_store::checksums::{
-    Algorithm, Checksums, FileSum, Format, LIST_BYTES_MAX, bag_manifests, check_declaration,
+    Algorithm, Checksums, FileSum, Format, LIST_BYTES_MAX, Strength, bag_manifests, check_declaration,
 };
 use inhaul_store::{DataSet, Kind, Offered, ScanOptions, printable};
 use serde::Serialize;
@@ -27,8 +27,8 @@ pub struct VerifyOptions {
     pub place: PathBuf,
     /// The list of checksums; `None`: the directory is a bag (RFC 8493) and has its own.
     pub list: Option<PathBuf>,
-    /// What checksums of 64 digits are that do not say so.
-    pub of_64_digits: Algorithm,
+    /// Of which kind the list's checksums are. `None`: as the list says, or else as its name or their length tells.
+    pub algorithm: Option<Algorithm>,
 }
 
 /// What a verification came to. Serialised, it is the object that `docs/json.md` documents.
@@ -42,6 +42,10 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// The kinds of the checksums that were compared, by name, the strongest first.
+    pub algorithms: Vec<&'static str>,
+    /// What the weakest of them finds: `lies`, or only `damage`. `None` where nothing was compared.
+    pub strength: Option<&'static str>,
     /// What is not as it is listed, in the order of paths.
     pub problems: Vec<Problem>,
     /// Why it ended badly.
@@ -92,13 +96,14 @@ fn check(options: &VerifyOptions, stop: &Stop, report: &mut VerifyReport) -> Res
     let data_set = open(&options.place)?;
     let (lists, whole) = match &options.list {
         Some(path) => {
-            let list = read_list(path, options.of_64_digits)?;
+            let list = read_list(path, options.algorithm)?;
             let whole =
                 if matches!(list.format, Format::Inhaul(Kind::Directory)) { Whole::All } else { Whole::Nothing };
             (vec![list], whole)
         }
         None => (read_bag(&options.place)?, Whole::Payload),
     };
+    report.take_kinds(lists.iter().map(|list| list.algorithm));
     let manifest = data_set.manifest();
     let names = manifest.names();
     let mut problems = BTreeMap::new();
@@ -136,6 +141,14 @@ fn check(options: &VerifyOptions, stop: &Stop, report: &mut VerifyReport) -> Res
     report.bytes = good.values().sum();
     report.problems = problems.iter().map(|(path, &problem)| Problem { path: printable(path), problem }).collect();
     if report.problems.is_empty() { Ok(()) } else { Err(MoveError::NotAsListed { count: report.problems.len() }) }
+}
+
+impl VerifyReport {
+    fn take_kinds(&mut self, algorithms: impl Iterator<Item = Algorithm>) {
+        let kinds: BTreeSet<Algorithm> = algorithms.collect();
+        self.strength = kinds.iter().map(|kind| kind.strength()).min().map(Strength::name);
+        self.algorithms = kinds.into_iter().map(Algorithm::name).collect();
+    }
 }
 
 /// What a list says of files that it does not have.
@@ -189,11 +202,31 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, MoveError> {
     Ok(bytes)
 }
 
-fn read_list(path: &Path, of_64_digits: Algorithm) -> Result<Checksums, MoveError> {
-    let read = Checksums::read(&read_bounded(path)?, of_64_digits);
-    let mut list = read.map_err(|error| MoveError::Usage(format!("'{}': {error}", path.display())))?;
+fn read_list(path: &Path, algorithm: Option<Algorithm>) -> Result<Checksums, MoveError> {
+    let failed = |detail: String| MoveError::Usage(format!("'{}': {detail}", path.display()));
+    let read = Checksums::read(&read_bounded(path)?, algorithm.or_else(|| by_name(path)));
+    let mut list = read.map_err(|error| failed(error.to_string()))?;
+    if let Some(asked) = algorithm.filter(|asked| *asked != list.algorithm) {
+        let found = list.algorithm;
+        return Err(failed(format!("its checksums are {found} and not {asked}: leave --algorithm out")));
+    }
     list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(list)
+}
+
+/// What the checksums of a list most likely are, by a word of its name: `B3SUMS`, `md5checksums.txt`, `run7.adler32`.
+fn by_name(list: &Path) -> Option<Algorithm> {
+    const ENDINGS: [&str; 5] = ["", "sum", "sums", "checksum", "checksums"];
+    let name = list.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let kind = |word: &str| {
+        let word = ENDINGS.iter().rev().find_map(|ending| word.strip_suffix(ending)).unwrap_or(word);
+        match word {
+            "b3" => Some(Algorithm::Blake3),
+            "sfv" => Some(Algorithm::Crc32),
+            word => Algorithm::named(word),
+        }
+    };
+    name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(kind)
 }
 
 fn read_bag(place: &Path) -> Result<Vec<Checksums>, MoveError> {

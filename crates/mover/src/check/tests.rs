@@ -18,7 +18,7 @@ fn listed(dir: &Path, format: ManifestFormat) -> tempfile::NamedTempFile {
 }
 
 fn options(place: &Path, list: Option<&Path>) -> VerifyOptions {
-    VerifyOptions { place: place.to_owned(), list: list.map(Path::to_owned), of_64_digits: Algorithm::Sha256 }
+    VerifyOptions { place: place.to_owned(), list: list.map(Path::to_owned), algorithm: None }
 }
 
 fn problems(options: &VerifyOptions) -> Vec<(String, ProblemKind)> {
@@ -77,6 +77,71 @@ fn a_bag_is_verified_by_its_own_manifests() {
     std::fs::write(dir.path().join("data/100%"), b"abd").unwrap();
     let expected = [("data/100%".to_owned(), ProblemKind::Bad), ("data/more".to_owned(), ProblemKind::Extra)];
     assert_eq!(problems(&options), expected);
+}
+
+#[test]
+fn weak_lists_are_checked_and_named_as_weak() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a"), b"123456789").unwrap();
+    let verified = |name: &str, text: &str| {
+        let lists = tempfile::tempdir().unwrap();
+        let list = lists.path().join(name);
+        std::fs::write(&list, text).unwrap();
+        verify(&options(dir.path(), Some(&list)), &Stop::new())
+    };
+    for (name, text, algorithm) in [
+        ("md5sums.txt", "25f9e794323b453885f5181f1b624d0b  a\n", "md5"),
+        ("list", "MD5 (a) = 25f9e794323b453885f5181f1b624d0b\n", "md5"),
+        ("SHA1SUMS", "f7c3bc1d808e04732adf679965ccc34ca7ae3441 *a\n", "sha1"),
+        ("run7.adler32", "091e01de  a\n", "adler32"),
+        ("crc32c.txt", "4waSgw==  a\n", "crc32c"),
+        ("run7.sfv", "a cbf43926\n", "crc32"),
+    ] {
+        let (report, result) = verified(name, text);
+        result.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((report.files, report.algorithms, report.strength), (1, vec![algorithm], Some("damage")), "{name}");
+        std::fs::write(dir.path().join("a"), b"123456780").unwrap();
+        assert!(matches!(verified(name, text).1, Err(MoveError::NotAsListed { count: 1 })), "{name}");
+        std::fs::write(dir.path().join("a"), b"123456789").unwrap();
+    }
+    let strong = format!("{}  a\n", "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225");
+    assert_eq!(verified("SHA256SUMS", &strong).0.strength, Some("lies"));
+    // Refused in words: it may be of three kinds; it is of one that is not known.
+    for (text, said) in [("091e01de  a\n", "--algorithm crc32, crc32c or adler32"), ("RMD160 (a) = ab\n", "RMD160")] {
+        let (report, result) = verified("list", text);
+        assert!(result.unwrap_err().to_string().contains(said));
+        assert_eq!(report.strength, None);
+    }
+}
+
+#[test]
+fn what_the_user_says_of_a_list_must_be_so() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a"), b"abc").unwrap();
+    let list = listed(dir.path(), ManifestFormat::Sums(Algorithm::Sha256));
+    let said = |algorithm| {
+        let options = VerifyOptions { algorithm: Some(algorithm), ..options(dir.path(), Some(list.path())) };
+        verify(&options, &Stop::new()).1
+    };
+    said(Algorithm::Sha256).unwrap();
+    assert!(matches!(said(Algorithm::Blake3), Err(MoveError::NotAsListed { .. })), "as long as BLAKE3");
+    let error = said(Algorithm::Md5).unwrap_err().to_string();
+    assert!(error.contains("are sha256 and not md5"), "{error}");
+}
+
+#[test]
+fn by_name_takes_words_and_not_parts_of_them() {
+    for (name, algorithm) in [
+        ("B3SUMS", Some(Algorithm::Blake3)),
+        ("sums.blake3", Some(Algorithm::Blake3)),
+        ("md5checksums.txt", Some(Algorithm::Md5)),
+        ("manifest-sha512.txt", Some(Algorithm::Sha512)),
+        ("SHA256SUM", Some(Algorithm::Sha256)),
+        ("web3.list", None),
+        ("checksums.txt", None),
+    ] {
+        assert_eq!(by_name(Path::new("x.md5").join(name).as_path()), algorithm, "{name}");
+    }
 }
 
 #[test]

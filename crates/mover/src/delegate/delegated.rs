@@ -400,7 +400,9 @@ fn tell(stream: &mut ControlStream, update: &Update) -> Result<(), StreamError> 
 }
 
 fn tell_report(stream: &mut ControlStream, report: &Report) -> Result<(), StreamError> {
-    let json = serde_json::to_vec(report).map_err(|error| StreamError::Io(error.into()))?;
+    // Clients of earlier releases read a number here. No index is 0, which says that there is none.
+    let report = Report { jain_index: report.jain_index.or(Some(0.0)), ..report.clone() };
+    let json = serde_json::to_vec(&report).map_err(|error| StreamError::Io(error.into()))?;
     let mut pieces = json.chunks(MAX_PIECE).peekable();
     while let Some(piece) = pieces.next() {
         let frame = Frame::Report { last: pieces.peek().is_none(), bytes: piece.to_vec() };

@@ -64,7 +64,7 @@ fn listen(session: &mut Session, stop: &Stop, hear: &mut dyn FnMut(Update)) -> R
             Frame::Report { last, bytes: piece } => {
                 bytes.extend_from_slice(&piece);
                 if last {
-                    return parse(&session.server, &bytes);
+                    return parse(&session.server, &bytes).map(as_now);
                 }
             }
             Frame::Refused { code: RefusalCode::NotFound, text } => {
@@ -81,6 +81,19 @@ fn listen(session: &mut Session, stop: &Stop, hear: &mut dyn FnMut(Update)) -> R
             }
             _ => return Err(protocol(&session.server, "it answered out of turn")),
         }
+    }
+}
+
+/// A report as this release has it, from a server of whichever.
+fn as_now(report: Report) -> Report {
+    let delivered = report.sources.iter().map(|source| source.bytes).fold(0, u64::saturating_add);
+    let came = report.bytes.saturating_sub(report.resumed_bytes).min(delivered);
+    Report {
+        // Earlier releases do not tell it.
+        fetched_bytes: if report.fetched_bytes == 0 { came } else { report.fetched_bytes },
+        // An index of less than two sources says nothing, and 0 says that there is none.
+        jain_index: report.jain_index.filter(|index| *index > 0.0 && report.sources.len() >= 2),
+        ..report
     }
 }
 
@@ -109,7 +122,7 @@ fn outcome(server: &Server, report: &Report, stop: &Stop) -> Result<(), MoveErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::report::{ErrorReport, Status};
+    use crate::api::report::{ErrorReport, SourceReport, Status};
     use crate::session::control_stream::ControlStream;
     use std::net::{TcpListener, TcpStream};
 
@@ -139,11 +152,26 @@ mod tests {
     #[test]
     fn follow_hears_updates_and_takes_the_report_as_its_own() {
         let warning = Update::Warning("slow".to_owned());
-        let [first, last] = report(&Report { bytes: 7, ..Report::default() });
+        let [first, last] = report(&Report { bytes: 7, jain_index: Some(0.0), ..Report::default() });
         let update = Frame::Update { update: serde_json::to_vec(&warning).unwrap() };
         let (heard, report, result) = hear(&[update, first, last]);
-        assert_eq!((heard, report.bytes), (vec![warning], 7));
+        assert_eq!((heard, report.bytes, report.jain_index), (vec![warning], 7, None));
         result.unwrap();
+    }
+
+    #[test]
+    fn follow_reads_the_report_of_an_earlier_release() {
+        let source = SourceReport { bytes: 30, ..SourceReport::default() };
+        let sources = vec![source];
+        let told = Report { bytes: 50, resumed_bytes: 20, sources, jain_index: Some(1.0), ..Report::default() };
+        let mut json = serde_json::to_value(told).unwrap();
+        json.as_object_mut().unwrap().remove("fetched_bytes").unwrap();
+        json["sources"][0].as_object_mut().unwrap().remove("active_seconds").unwrap();
+        let frame = Frame::Report { last: true, bytes: serde_json::to_vec(&json).unwrap() };
+        let (_, report, result) = hear(&[frame]);
+        result.unwrap();
+        // One source has nobody to share with.
+        assert_eq!((report.fetched_bytes, report.jain_index), (30, None));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use inhaul_base::Span;
+use inhaul_base::{Span, Throughput};
 
 use crate::api::error::MoveError;
 use crate::api::options::{Progress, Stop, Update, Waiting};
@@ -28,16 +28,20 @@ pub(crate) fn repeat(
 ) -> Attempted {
     let began = Instant::now();
     let mut latest = Latest { progress: Progress::default(), since: began };
+    let mut whole = Whole { began, resumed_bytes: None };
     let mut warnings: Vec<String> = Vec::new();
     let mut failures = 0;
     loop {
         let before = latest.progress.received_bytes;
-        let mut note = |update| {
+        let mut note = |mut update| {
+            if let Update::Progress(progress) = &mut update {
+                whole.take_progress(progress);
+            }
             latest.note(&update);
             hear(update);
         };
         let (mut report, result) = attempt(&mut note, before > 0);
-        report.seconds = began.elapsed().as_secs_f64();
+        whole.take_report(&mut report);
         report.warnings.splice(0..0, warnings.iter().cloned());
         let has_come = latest.progress.received_bytes > 0;
         let is_passing = |error: &MoveError| match error {
@@ -59,6 +63,36 @@ pub(crate) fn repeat(
             report.error = Some((&error).into());
             return (report, Err(error));
         }
+    }
+}
+
+/// What all attempts are together: a user has asked for one transfer.
+struct Whole {
+    began: Instant,
+    /// What there was before the first one fetched anything.
+    resumed_bytes: Option<u64>,
+}
+
+impl Whole {
+    /// The other host tells of this attempt: what earlier ones have brought is of the same transfer.
+    fn take_progress(&mut self, progress: &mut Progress) {
+        if progress.fetched_bytes == 0 {
+            // Earlier releases do not tell it.
+            progress.fetched_bytes = progress.received_bytes.saturating_sub(progress.resumed_bytes);
+        }
+        let first = *self.resumed_bytes.get_or_insert(progress.resumed_bytes);
+        let earlier = progress.resumed_bytes.saturating_sub(first);
+        progress.resumed_bytes -= earlier;
+        progress.fetched_bytes = progress.fetched_bytes.saturating_add(earlier);
+        let so_far = Throughput::of(progress.fetched_bytes, self.began.elapsed().into());
+        (progress.seconds, progress.average_bps) = (so_far.seconds(), so_far.bps());
+    }
+
+    fn take_report(&self, report: &mut Report) {
+        let earlier = report.resumed_bytes.saturating_sub(self.resumed_bytes.unwrap_or(report.resumed_bytes));
+        report.resumed_bytes -= earlier;
+        report.fetched_bytes = report.fetched_bytes.saturating_add(earlier);
+        report.take_time(self.began.elapsed().into());
     }
 }
 
@@ -141,6 +175,43 @@ mod tests {
             _ => None,
         });
         assert_eq!(waiting.unwrap().servers, ["b:1"]);
+    }
+
+    #[test]
+    fn all_attempts_are_one_transfer_with_one_time_and_one_rate() {
+        let mut told = Vec::new();
+        let mut made = 0;
+        let (report, result) = repeat(Span::from_secs(60), &Stop::new(), &mut |update| told.push(update), |hear, _| {
+            made += 1;
+            // 1,000 bytes of an earlier call; the first attempt adds 4,000 to them, the second 5,000.
+            let (resumed, fetched) = if made == 1 { (1_000, 4_000) } else { (5_000, 5_000) };
+            hear(Update::Progress(Progress {
+                received_bytes: resumed + fetched,
+                resumed_bytes: resumed,
+                fetched_bytes: fetched,
+                ..Progress::default()
+            }));
+            let report = Report {
+                bytes: resumed + fetched,
+                resumed_bytes: resumed,
+                fetched_bytes: fetched,
+                // As long as the other host has taken for this attempt.
+                seconds: 1e9,
+                ..Report::default()
+            };
+            if made == 1 { (Report::default(), Err(lost())) } else { (report, Ok(())) }
+        });
+        result.unwrap();
+        assert_eq!((report.bytes, report.resumed_bytes, report.fetched_bytes), (10_000, 1_000, 9_000));
+        assert!(report.seconds < 60.0 && report.seconds > 0.0, "{report:?}");
+        assert!((report.goodput_bps * report.seconds - 72_000.0).abs() < 1e-3, "{report:?}");
+        let last = told.iter().rev().find_map(|update| match update {
+            Update::Progress(progress) => Some(progress),
+            Update::Warning(_) => None,
+        });
+        let last = last.unwrap();
+        assert_eq!((last.resumed_bytes, last.fetched_bytes), (1_000, 9_000));
+        assert!((last.average_bps * last.seconds - 72_000.0).abs() < 1e-3, "{last:?}");
     }
 
     #[test]

@@ -109,6 +109,17 @@ pub enum FetchListError {
         /// What is not there.
         what: &'static str,
     },
+    /// A checksum is of a kind that is not known here.
+    #[error(
+        "line {line}: checksums of the kind '{name}' are not supported; {} are",
+        Algorithm::all().map(Algorithm::name).collect::<Vec<_>>().join(", ")
+    )]
+    UnknownChecksum {
+        /// Where.
+        line: usize,
+        /// What it says that it is.
+        name: String,
+    },
     /// An input file has an option that is not known here.
     #[error("line {line}: the option '{option}' is not supported; out, dir and checksum are")]
     Unsupported {
@@ -182,7 +193,7 @@ pub(super) fn add_mirrors(mirrors: &mut Vec<Location>, more: Vec<Location>, line
     Ok(())
 }
 
-/// Adds a checksum to what is known of a file; says whether it is of a kind that proves something.
+/// Adds a checksum to what is known of a file; says whether it is of a kind that is known here.
 pub(super) fn add_checksum(known: &mut Known, name: &str, digits: &str, line: usize) -> Result<bool, FetchListError> {
     let Some(sum) = checksum(name, digits, line)? else { return Ok(false) };
     if known.sums.len() >= CHECKSUMS_MAX {
@@ -200,15 +211,10 @@ pub(super) fn shown(text: &str) -> String {
     }
 }
 
-/// A checksum by its name in the registry of hash functions (RFC 5854 4.2.4), `blake3` among them; `None` for those
-/// that prove nothing or are not known here.
+/// A checksum by its name, in the registry of hash functions (RFC 5854 4.2.4) or as tools write it; `None` for kinds
+/// that are not known here.
 fn checksum(name: &str, digits: &str, line: usize) -> Result<Option<(Algorithm, Vec<u8>)>, FetchListError> {
-    let algorithm = match name {
-        "blake3" => Algorithm::Blake3,
-        "sha-256" => Algorithm::Sha256,
-        "sha-512" => Algorithm::Sha512,
-        _ => return Ok(None),
-    };
+    let Some(algorithm) = Algorithm::named(name) else { return Ok(None) };
     let wrong = || FetchListError::BadValue { line, what: "checksum of that kind", value: shown(digits) };
     Ok(Some((algorithm, algorithm.sum(digits).ok_or_else(wrong)?)))
 }

@@ -81,18 +81,20 @@ mod tests {
         let sum = "ab".repeat(32);
         let text = document(&format!(
             "<file name=\"d/a &amp; b\">\n<size> 12 </size>\n<hash type=\"sha-256\">{sum}</hash>\n\
-             <hash type=\"blake3\">{}</hash><hash type=\"md5\">00</hash>\n\
+             <hash type=\"blake3\">{}</hash><hash type=\"md5\">{}</hash><hash type=\"sha-384\">00</hash>\n\
              <pieces length=\"4\" type=\"sha-1\"><hash>00</hash></pieces>\n\
              <url>inhaul://last/x</url><url priority=\"2\">inhaul://second/y</url>\n\
              <url priority=\"1\">https://web/z</url><url priority=\"1\">inhaul://first,fast:9/x%25</url>\n\
              <url>inhaul://first/again</url></file>",
-            sum.to_uppercase()
+            sum.to_uppercase(),
+            &sum[..32]
         ));
         let items = read(&text).unwrap();
         assert_eq!(items.len(), 1);
         let Item { line, path, mirrors, known } = &items[0];
         assert_eq!((*line, path.as_str(), known.size), (4, "d/a & b", Some(12)));
-        assert_eq!(known.sums, [(Algorithm::Sha256, vec![0xab; 32]), (Algorithm::Blake3, vec![0xab; 32])]);
+        let sum = |algorithm: Algorithm| (algorithm, vec![0xab; algorithm.bytes()]);
+        assert_eq!(known.sums, [Algorithm::Sha256, Algorithm::Blake3, Algorithm::Md5].map(sum));
         let mirrors: Vec<String> = mirrors.iter().map(ToString::to_string).collect();
         let expected =
             ["inhaul://first:4321/x%25", "inhaul://fast:9/x%25", "inhaul://second:4321/y", "inhaul://last:4321/x"];

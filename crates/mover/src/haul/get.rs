@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
+use inhaul_base::Span;
 use inhaul_store::journal::{Change, Damage};
 use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Plan, Rule, digest, printable};
 use inhaul_transport::Role;
@@ -26,12 +27,14 @@ use self::find::find_attached;
 pub(crate) use self::find::{Found, find_all};
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop, Update};
-use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index, known_ms, loss_ratio};
+use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, known_ms, loss_ratio};
+use crate::api::request::KnownSums;
 use crate::api::source::Source;
 use crate::engine::net;
 use crate::engine::port::Port;
 use crate::engine::{EndpointId, Engine, PortId};
 use crate::haul::transfer::{Haul, Joining, Object, Reopening, Sought};
+use crate::haul::verify::describe_weak;
 use crate::paths::Callers;
 use crate::session::connect::Session;
 use crate::session::early;
@@ -89,7 +92,7 @@ fn reported(transfer: impl FnOnce(&mut Report, Instant) -> Result<(), MoveError>
     let began = Instant::now();
     let mut report = Report::default();
     let result = transfer(&mut report, began);
-    report.seconds = began.elapsed().as_secs_f64();
+    report.take_time(Span::from(began.elapsed()));
     if let Err(error) = &result {
         let is_partial = matches!(error, MoveError::Partial { .. });
         report.status = if is_partial { Status::Partial } else { Status::Failed };
@@ -123,7 +126,7 @@ fn haul(
         let plans = || planned.iter().map(|(_, plan)| plan);
         report.status = Status::Planned;
         report.bytes = plans().map(Plan::bytes).fold(0, u64::saturating_add);
-        report.files = plans().flat_map(|plan| files_of(plan, &BTreeMap::new())).collect();
+        report.files = plans().flat_map(|plan| files_of(plan, &BTreeMap::new(), &KnownSums::new())).collect();
         failures.keep(rehearse(options, planned))?;
         return failures.result();
     }
@@ -132,7 +135,8 @@ fn haul(
     for object in &objects {
         let resumed = object.landing.resumed();
         let damage = resumed.damage.map(|damage| describe_damage(&object.landing, damage));
-        for warning in describe_changes(&object.source, &resumed.changes).into_iter().chain(damage) {
+        let changes = describe_changes(&object.source, &resumed.changes);
+        for warning in changes.into_iter().chain(damage).chain(describe_weak(&object.source, &object.sums)) {
             hear(Update::Warning(warning.clone()));
             report.warnings.push(warning);
         }
@@ -266,7 +270,8 @@ fn run_haul(
         Err(error) => return failed(error),
     };
     let reopening = Reopening::new(opener, options);
-    let mut haul = match Haul::new(&mut engine, endpoint, objects, reopening, updates, stop) {
+    let begun = (endpoint, Span::from(began.elapsed()));
+    let mut haul = match Haul::new(&mut engine, begun, objects, reopening, updates, stop) {
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
@@ -368,12 +373,10 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
         .mirrors
         .iter()
         .map(|(&flow, mirror)| {
-            let seconds = mirror.active_seconds(now);
-            let bits = mirror.placed_bytes as f64 * 8.0;
             SourceReport {
                 address: mirror.server.to_string(),
                 bytes: mirror.placed_bytes,
-                goodput_bps: if seconds > 0.0 { bits / seconds } else { 0.0 },
+                active_seconds: mirror.active_seconds(now),
                 loss_ratio: mirror.loss_ratio(),
                 rtt_ms: known_ms(mirror.stats.rtt),
                 retransmitted_bytes: mirror.stats.retransmitted_bytes,
@@ -388,34 +391,38 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 },
                 uncompared_bytes: haul.uncompared_bytes(flow),
                 path: haul.paths.report(flow, now),
+                // Its rate is known when the time of the whole is.
+                ..SourceReport::default()
             }
         })
         .collect();
-    // What came before it began counts as part of it.
-    let seconds = (now.since(haul.started) + haul.early).as_secs_f64();
+    let of_object = |object: &Object| files_of(object.landing.plan(), &object.finished, &object.sums);
     let total = |of: fn(&inhaul_transport::FlowStats) -> u64| haul.mirrors.values().map(|m| of(&m.stats)).sum();
     Report {
         bytes: haul.verified_bytes(),
         resumed_bytes: haul.resumed_bytes(),
-        goodput_bps: if seconds > 0.0 { haul.fetched_bytes() as f64 * 8.0 / seconds } else { 0.0 },
+        fetched_bytes: haul.fetched_bytes(),
         loss_ratio: loss_ratio(total(|s| s.lost_packets), total(|s| s.received_packets)),
-        jain_index: jain_index(sources.iter().filter(|source| source.bytes > 0).map(|source| source.goodput_bps)),
-        files: haul.objects.iter().flat_map(|object| files_of(object.landing.plan(), &object.finished)).collect(),
+        jain_index: haul.jain_index(),
+        files: haul.objects.iter().flat_map(of_object).collect(),
         sources,
         warnings: haul.warnings.clone(),
         ..Report::default()
     }
 }
 
-fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>) -> Vec<FileReport> {
+fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>, sums: &KnownSums) -> Vec<FileReport> {
     let report = |(index, (entry, &fate)): (usize, (&Entry, &Fate))| {
         let hash = finished.get(&index);
+        let kinds = || hash.and_then(|_| sums.get(&index)).into_iter().flatten().map(|(algorithm, _)| *algorithm);
         FileReport {
             path: plan.place(index).display().to_string(),
             action: fate.into(),
             bytes: entry.size,
             blake3: hash.copied().flatten().map(|hash| hash.to_hex().to_string()),
             verified: hash.is_some(),
+            checksums: kinds().map(|kind| kind.name().to_owned()).collect(),
+            strength: kinds().map(|kind| kind.strength()).max().map(|strength| strength.name().to_owned()),
         }
     };
     plan.manifest().entries().iter().zip(plan.files()).enumerate().map(report).collect()

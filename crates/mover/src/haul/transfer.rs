@@ -10,6 +10,7 @@ mod failing_files;
 mod landings;
 mod mirror;
 mod object;
+mod pace;
 mod pinned;
 mod reopening;
 mod stream;
@@ -28,11 +29,12 @@ pub(crate) use self::away::Reopening;
 use self::landings::{DiskPace, Landings};
 pub(crate) use self::mirror::Mirror;
 pub(crate) use self::object::{Object, Sought};
+use self::pace::Pace;
 
 use self::stream::Streamer;
 use crate::api::error::MoveError;
-use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
-use crate::api::report::{SourceStatus, known_ms};
+use crate::api::options::{NetOptions, Stop, Update};
+use crate::api::report::SourceStatus;
 use crate::api::source::Server;
 use crate::engine::net;
 use crate::engine::port::NoBodies;
@@ -48,8 +50,6 @@ use crate::session::frame::{Frame, RefusalCode};
 const TICK: Span = Span::from_millis(100);
 /// How often the stop flag is looked at.
 const STOP_LOOK: Span = Span::from_millis(25);
-/// Reported rates are averages over this number of ticks.
-const RATE_TICKS: usize = 10;
 /// How long the servers may take to take in that all is done.
 const CLOSING: Span = Span::from_millis(500);
 
@@ -67,7 +67,7 @@ pub(crate) struct Haul {
     pub(crate) objects: Vec<Object>,
     pub(crate) mirrors: BTreeMap<FlowId, Mirror>,
     pub(crate) warnings: Vec<String>,
-    pub(crate) started: Time,
+    started: Time,
     sink: Landings,
     bodies: NoBodies,
     verifier: Verifier,
@@ -77,12 +77,9 @@ pub(crate) struct Haul {
     updates: Sender<Update>,
     stop: Stop,
     next_tick: Time,
-    /// Bytes received at the last ticks, to tell the rate.
-    history: Vec<(Time, u64)>,
+    pace: Pace,
     /// All is verified: the servers are being told.
     disconnecting: Option<Disconnecting>,
-    /// The longest that content took which came before the transfer began.
-    pub(crate) early: Span,
     /// When the first byte of any data set was in its place.
     pub(crate) first_byte: Option<Instant>,
     last_error: Option<FlowError>,
@@ -112,10 +109,10 @@ pub(crate) struct Joining {
 }
 
 impl Haul {
-    /// Prepares the transfer of `objects` by `endpoint`.
+    /// Prepares the transfer of `objects` by `endpoint`; the set-up took as long as `set_up` so far.
     pub(crate) fn new(
         engine: &mut Engine,
-        endpoint: EndpointId,
+        (endpoint, set_up): (EndpointId, Span),
         objects: Vec<Object>,
         reopening: Reopening,
         updates: Sender<Update>,
@@ -146,9 +143,8 @@ impl Haul {
             updates,
             stop,
             next_tick: now,
-            history: Vec::new(),
+            pace: Pace::after(set_up),
             disconnecting: None,
-            early: Span::ZERO,
             first_byte: None,
             last_error: None,
             paths: Paths::new(engine.waker(), &reopening.net),
@@ -394,46 +390,6 @@ impl Haul {
             }
         }
         Ok(())
-    }
-
-    /// Tells how far things are, and how fast they have been going.
-    fn tick(&mut self, engine: &Engine, now: Time) {
-        self.next_tick = now + TICK;
-        self.measure(engine);
-        let came = total(&self.objects, |object| object.placed_bytes);
-        let held = total(&self.objects, |object| object.held_bytes);
-        let received = came.saturating_add(held).saturating_add(total(&self.objects, |object| object.hole_bytes));
-        if self.history.len() > RATE_TICKS {
-            self.history.remove(0);
-        }
-        self.history.push((now, received));
-        let (since, before) = self.history[0];
-        let goodput_bps = Bitrate::of(received.saturating_sub(before), now.since(since)).as_f64();
-        let source = |(&flow, mirror): (&FlowId, &Mirror)| SourceProgress {
-            address: mirror.server.to_string(),
-            bytes: mirror.placed_bytes,
-            received_bps: mirror.stats.received_rate.as_f64(),
-            target_bps: mirror.stats.target_rate.as_f64(),
-            loss_ratio: mirror.loss_ratio(),
-            rtt_ms: known_ms(mirror.stats.rtt),
-            status: mirror.status,
-            path: self.paths.report(flow, now),
-        };
-        let progress = Progress {
-            seconds: now.since(self.started).as_secs_f64(),
-            bytes: self.verified_bytes,
-            received_bytes: received,
-            resumed_bytes: held,
-            total_bytes: total(&self.objects, |object| object.bytes),
-            files: self.objects.iter().map(|object| object.finished.len()).sum(),
-            total_files: self.objects.iter().map(|object| object.files).sum(),
-            goodput_bps,
-            average_bps: Bitrate::of(came, now.since(self.started)).as_f64(),
-            sources: self.mirrors.iter().map(source).chain(self.late_mirrors()).collect(),
-            waiting: self.waiting(now),
-        };
-        // The listener may be gone.
-        let _ = self.updates.send(Update::Progress(progress));
     }
 
     /// Everything is verified: the transport tells the servers.

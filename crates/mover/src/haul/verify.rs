@@ -19,6 +19,7 @@ use inhaul_store::checksums::Algorithm;
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 use inhaul_udp::Waker;
 
+pub(crate) use self::known::describe_weak;
 use self::naming::{Ready, Told};
 use self::recheck::{Held, Recheck};
 use self::sync::Syncer;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::lines::{hexadecimal, is_beneath, to_hexadecimal};
-use super::{Algorithm, Checksums, FileSum, Format};
+use super::algorithm::{hexadecimal, to_hexadecimal};
+use super::lines::is_beneath;
+use super::{Algorithm, Checksums, FileSum, Format, Strength};
 
 /// Where the payload of a bag lies.
 const PAYLOAD: &[u8] = b"data/";
@@ -15,7 +16,7 @@ pub enum BagItError {
     #[error("its bagit.txt is not the declaration of a bag in UTF-8 (RFC 8493, 2.1.1)")]
     Declaration,
     /// There is no manifest of an algorithm that is known here.
-    #[error("it has no manifest-sha512.txt and no manifest-sha256.txt: make one, md5 and sha1 prove nothing any more")]
+    #[error("it has no manifest-sha512.txt, and none of another algorithm that is known here: make one")]
     NoManifest,
     /// A line of a manifest is wrong.
     #[error(
@@ -54,19 +55,23 @@ pub struct BagManifests {
 }
 
 /// The manifests of a bag whose algorithms are supported. `read` returns the bytes of a file of the bag by its name,
-/// if the file exists.
+/// if the file exists. Those of weak algorithms count only where there is no other.
 ///
 /// # Errors
 /// When no manifest of the payload is supported, or a line of a manifest is wrong.
 pub fn bag_manifests(read: impl Fn(&str) -> Option<Vec<u8>>) -> Result<BagManifests, BagItError> {
     let mut found = BagManifests::default();
-    for algorithm in [Algorithm::Sha512, Algorithm::Sha256, Algorithm::Blake3] {
+    for algorithm in Algorithm::all() {
         for (name, is_payload) in [("manifest", true), ("tagmanifest", false)] {
+            let lists = if is_payload { &mut found.payload } else { &mut found.tags };
+            let is_strong = |list: &Checksums| list.algorithm.strength() == Strength::Lies;
+            if algorithm.strength() == Strength::Damage && lists.iter().any(is_strong) {
+                continue;
+            }
             let name = format!("{name}-{algorithm}.txt");
             let Some(bytes) = read(&name) else { continue };
             let wrong = |line| BagItError::Line { name: name.clone(), line };
-            let list = read_manifest(&bytes, algorithm, is_payload).map_err(wrong)?;
-            if is_payload { found.payload.push(list) } else { found.tags.push(list) }
+            lists.push(read_manifest(&bytes, algorithm, is_payload).map_err(wrong)?);
         }
     }
     if found.payload.is_empty() { Err(BagItError::NoManifest) } else { Ok(found) }

@@ -2,13 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use super::algorithm::{hexadecimal, read_sum, to_hexadecimal};
 use super::{Algorithm, Checksums, ChecksumsError, FileSum, Format};
 use crate::Kind;
 
 const HEAD: &str = "# inhaul manifest ";
 const ROOT: &str = "# root ";
 
-pub(super) fn read(bytes: &[u8], of_64_digits: Algorithm) -> Result<Checksums, ChecksumsError> {
+/// Longest name of an algorithm that a message repeats.
+const NAME_MAX: usize = 24;
+
+/// What a line says; `None`: it is not written in this way.
+type Parsed = Result<Option<(Algorithm, FileSum)>, ChecksumsError>;
+
+pub(super) fn read(bytes: &[u8], assumed: Option<Algorithm>) -> Result<Checksums, ChecksumsError> {
     let is_ours = bytes.starts_with(HEAD.as_bytes());
     let (format, body, before) = if is_ours { head(bytes)? } else { (Format::Sums, bytes, 0) };
     let mut algorithm = None;
@@ -17,10 +24,11 @@ pub(super) fn read(bytes: &[u8], of_64_digits: Algorithm) -> Result<Checksums, C
     for (index, line) in body.split(|&byte| byte == b'\n').enumerate() {
         let number = before + index + 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() || (!is_ours && line.starts_with(b"#")) {
+        // Lists of the format SFV have their comments behind semicolons.
+        if line.is_empty() || (!is_ours && line.starts_with(b"#")) || (!is_ours && line.starts_with(b";")) {
             continue;
         }
-        let parsed = if is_ours { sized(line) } else { tagged(line).or_else(|| plain(line, of_64_digits)) };
+        let parsed = if is_ours { sized(line) } else { foreign(line, number, assumed)? };
         let (kind, listed) = parsed.ok_or(ChecksumsError::Line(number))?;
         if *algorithm.get_or_insert(kind) != kind {
             return Err(ChecksumsError::Mixed(number));
@@ -71,33 +79,92 @@ fn sized(line: &[u8]) -> Option<(Algorithm, FileSum)> {
     Some((Algorithm::Blake3, FileSum { path, size: Some(size), checksum }))
 }
 
-/// `HASH  PATH`, or `HASH *PATH` for what was read as binary: what sha256sum and b3sum write.
-fn plain(line: &[u8], of_64_digits: Algorithm) -> Option<(Algorithm, FileSum)> {
+/// A line of a list that another tool wrote.
+fn foreign(line: &[u8], number: usize, assumed: Option<Algorithm>) -> Parsed {
+    if let Some(found) = tagged(line, number)? {
+        return Ok(Some(found));
+    }
+    match plain(line, number, assumed)? {
+        Some(found) => Ok(Some(found)),
+        None => Ok(trailing(line, assumed)),
+    }
+}
+
+/// `HASH  PATH`, or `HASH *PATH` for what was read as binary: what md5sum, sha256sum and b3sum write; and
+/// `md5:HASH PATH`, as archives and grids name checksums.
+fn plain(line: &[u8], number: usize, assumed: Option<Algorithm>) -> Parsed {
     let (is_escaped, line) = escape_mark(line);
-    let end = line.iter().position(|&byte| byte == b' ' || byte == b'\t')?;
-    let (digits, rest) = line.split_at(end);
-    let checksum = hexadecimal(digits)?;
-    let algorithm = match checksum.len() {
-        32 => of_64_digits,
-        64 => Algorithm::Sha512,
-        _ => return None,
+    let Some(end) = line.iter().position(|&byte| byte == b' ' || byte == b'\t') else { return Ok(None) };
+    let (first, rest) = line.split_at(end);
+    let (name, digits) = match first.iter().position(|&byte| byte == b':') {
+        Some(at) => (Some(&first[..at]), &first[at + 1..]),
+        None => (None, first),
     };
+    let Some(checksum) = read_sum(digits) else { return Ok(None) };
+    let algorithm = match name {
+        Some(name) => named(name, number)?.filter(|algorithm| algorithm.bytes() == checksum.len()),
+        None => by_length(checksum.len(), number, assumed)?,
+    };
+    let Some(algorithm) = algorithm else { return Ok(None) };
     let path = match rest {
         [b' ', b' ' | b'*', path @ ..] => path,
         // BagIt allows any blanks here (RFC 8493 2.1.3).
         _ => rest.trim_ascii_start(),
     };
-    Some((algorithm, FileSum { path: without_dot(unescape(path, is_escaped)?), size: None, checksum }))
+    let path = unescape(path, is_escaped).map(without_dot);
+    Ok(path.map(|path| (algorithm, FileSum { path, size: None, checksum })))
 }
 
 /// `SHA256 (PATH) = HASH`: what `--tag`, and BSD, write.
-fn tagged(line: &[u8]) -> Option<(Algorithm, FileSum)> {
+fn tagged(line: &[u8], number: usize) -> Parsed {
     let (is_escaped, line) = escape_mark(line);
-    let tags = [("BLAKE3 (", Algorithm::Blake3), ("SHA256 (", Algorithm::Sha256), ("SHA512 (", Algorithm::Sha512)];
-    let (rest, algorithm) = tags.iter().find_map(|(tag, kind)| Some((line.strip_prefix(tag.as_bytes())?, *kind)))?;
-    let at = rest.windows(4).rposition(|window| window == b") = ")?;
-    let checksum = hexadecimal(&rest[at + 4..]).filter(|sum| sum.len() == algorithm.bytes())?;
-    Some((algorithm, FileSum { path: without_dot(unescape(&rest[..at], is_escaped)?), size: None, checksum }))
+    let open = line.windows(2).position(|window| window == b" (");
+    let close = line.windows(4).rposition(|window| window == b") = ");
+    let Some((open, close)) = open.zip(close).filter(|(open, close)| open + 2 <= *close) else { return Ok(None) };
+    let Some(checksum) = read_sum(&line[close + 4..]) else { return Ok(None) };
+    let Some(algorithm) = named(&line[..open], number)? else { return Ok(None) };
+    // It says what it is, so it is nothing else.
+    let wrong = ChecksumsError::Line(number);
+    let path = unescape(&line[open + 2..close], is_escaped).map(without_dot);
+    let path = path.filter(|_| checksum.len() == algorithm.bytes()).ok_or(wrong)?;
+    Ok(Some((algorithm, FileSum { path, size: None, checksum })))
+}
+
+/// `PATH DIGITS`: what lists of the format SFV have, and tools that put the name first.
+fn trailing(line: &[u8], assumed: Option<Algorithm>) -> Option<(Algorithm, FileSum)> {
+    let at = line.iter().rposition(|&byte| byte == b' ' || byte == b'\t')?;
+    let checksum = hexadecimal(&line[at + 1..]).filter(|sum| sum.len() == Algorithm::Crc32.bytes())?;
+    let algorithm = assumed.filter(|assumed| assumed.bytes() == checksum.len()).unwrap_or(Algorithm::Crc32);
+    let path = without_dot(line[..at].trim_ascii_end().to_vec());
+    Some((algorithm, FileSum { path, size: None, checksum }))
+}
+
+/// The algorithm of this name. `None`: it is no name.
+fn named(name: &[u8], number: usize) -> Result<Option<Algorithm>, ChecksumsError> {
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
+    let word = str::from_utf8(name).ok().filter(|_| !name.is_empty() && name.iter().all(is_word));
+    let Some(word) = word.filter(|word| word.len() <= NAME_MAX) else { return Ok(None) };
+    let unsupported = || ChecksumsError::Unsupported { line: number, name: word.to_owned() };
+    Algorithm::named(word).ok_or_else(unsupported).map(Some)
+}
+
+/// What a checksum of so many bytes is that does not say it.
+fn by_length(bytes: usize, number: usize, assumed: Option<Algorithm>) -> Result<Option<Algorithm>, ChecksumsError> {
+    if let Some(assumed) = assumed.filter(|assumed| assumed.bytes() == bytes) {
+        return Ok(Some(assumed));
+    }
+    let unsupported = |name: &str| Err(ChecksumsError::Unsupported { line: number, name: name.to_owned() });
+    match bytes {
+        4 => Err(ChecksumsError::Unnamed(number)),
+        8 => Ok(Some(Algorithm::Crc64Nvme)),
+        16 => Ok(Some(Algorithm::Md5)),
+        20 => Ok(Some(Algorithm::Sha1)),
+        28 => unsupported("SHA-224"),
+        32 => Ok(Some(Algorithm::Sha256)),
+        48 => unsupported("SHA-384"),
+        64 => Ok(Some(Algorithm::Sha512)),
+        _ => Ok(None),
+    }
 }
 
 /// Whether the line is marked as having escapes in its path.
@@ -116,19 +183,6 @@ fn without_dot(path: Vec<u8>) -> Vec<u8> {
 /// Whether a path names something beneath the directory that it is relative to.
 pub(super) fn is_beneath(path: &[u8]) -> bool {
     !path.contains(&0) && path.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."))
-}
-
-pub(super) fn hexadecimal(digits: &[u8]) -> Option<Vec<u8>> {
-    let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
-    let (pairs, odd) = digits.as_chunks::<2>();
-    if pairs.is_empty() || !odd.is_empty() {
-        return None;
-    }
-    pairs.iter().map(|&[high, low]| Some(value(high)? << 4 | value(low)?)).collect()
-}
-
-pub(super) fn to_hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unescape(path: &[u8], is_escaped: bool) -> Option<Vec<u8>> {

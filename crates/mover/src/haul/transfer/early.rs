@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use inhaul_base::{ByteRange, RangeSet, Span};
+use inhaul_base::{ByteRange, RangeSet};
 use inhaul_transport::FlowId;
 
 use super::{Haul, Joining, Object};
@@ -53,7 +53,6 @@ impl Haul {
         if let Some(mirror) = self.mirrors.get_mut(&flow) {
             mirror.active_before += took.as_secs_f64();
         }
-        self.early = self.early.max(Span::from_secs_f64(took.as_secs_f64()));
         Ok(())
     }
 

@@ -80,6 +80,11 @@ impl Mirror {
         self.active_before + self.opened.map_or(0.0, active)
     }
 
+    /// Whether data comes from it.
+    pub(super) fn is_active(&self) -> bool {
+        self.status == SourceStatus::Running && self.opened.is_some() && self.ended.is_none()
+    }
+
     /// Takes note of how its flow is doing.
     pub(super) fn measure(&mut self, flow: FlowStats) {
         let before = &self.before;

@@ -47,7 +47,7 @@ pub(crate) struct Object {
     pub(crate) landing: Arc<Landing>,
     pub(super) groups: Groups,
     /// Expected checksums from a list, such as a Metalink.
-    pub(super) sums: KnownSums,
+    pub(crate) sums: KnownSums,
     pub(super) tally: Tally,
     /// The files that land.
     pub(super) files: usize,

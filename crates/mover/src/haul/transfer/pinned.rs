@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use inhaul_store::checksums::{Algorithm, Strength};
 use inhaul_transport::FlowId;
 
 use super::Haul;
@@ -17,9 +18,11 @@ use crate::haul::verify::Task;
 use crate::session::frame::GroupDigest;
 
 impl Object {
-    /// Whether it is known which hash a file has.
+    /// Whether it is known which hash a file has. A checksum that finds only damage does not decide who is right: a
+    /// mirror that lies can make bytes that have it.
     pub(super) fn is_pinned(&self, file: usize) -> bool {
-        self.sums.contains_key(&file)
+        let is_strong = |(algorithm, _): &(Algorithm, Vec<u8>)| algorithm.strength() == Strength::Lies;
+        self.sums.get(&file).is_some_and(|sums| sums.iter().any(is_strong))
     }
 
     /// Remembers what was said of a group, if not all say the same.

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inhaul_store::checksums::Algorithm;
+use inhaul_store::checksums::{Algorithm, Hasher};
 use inhaul_store::{Landing, digest};
-use sha2::{Digest, Sha256, Sha512};
 
 use crate::api::error::MoveError;
+use crate::api::request::KnownSums;
+use crate::api::source::Source;
 
 /// Verifies file `file`, which is complete and has the BLAKE3 hash `hash`, until `ending`. `buffer` is for its groups.
 pub(crate) fn verify(
@@ -20,8 +21,7 @@ pub(crate) fn verify(
     for (algorithm, expected) in sums {
         let found = match algorithm {
             Algorithm::Blake3 => hash.map(|hash| hash.as_bytes().to_vec()).unwrap_or_default(),
-            Algorithm::Sha256 => hash_all::<Sha256>(landing, file, buffer, ending)?,
-            Algorithm::Sha512 => hash_all::<Sha512>(landing, file, buffer, ending)?,
+            algorithm => hash_all(*algorithm, landing, file, buffer, ending)?,
         };
         if ending.load(Ordering::Relaxed) {
             return Ok(());
@@ -38,21 +38,57 @@ pub(crate) fn verify(
     Ok(())
 }
 
-fn hash_all<D: Digest>(
+/// That checksums of a data set find only damage, for people.
+pub(crate) fn describe_weak(source: &Source, sums: &KnownSums) -> Option<String> {
+    let is_weak = |sums: &&Vec<(Algorithm, Vec<u8>)>| sums.iter().all(|(kind, _)| kind.weakness().is_some());
+    let weak = || sums.values().filter(is_weak);
+    let mut kinds: Vec<Algorithm> = weak().flatten().map(|(kind, _)| *kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let words: Vec<String> = kinds.into_iter().filter_map(Algorithm::weakness).collect();
+    let files = match weak().count() {
+        0 => return None,
+        1 => "1 file is".to_owned(),
+        count => format!("{count} files are"),
+    };
+    Some(format!("{source}: {files} compared with a weak checksum ({})", words.join("; ")))
+}
+
+fn hash_all(
+    algorithm: Algorithm,
     landing: &Landing,
     file: usize,
     buffer: &mut Vec<u8>,
     ending: &AtomicBool,
 ) -> Result<Vec<u8>, MoveError> {
-    let mut hasher = D::new();
+    let mut hasher = Hasher::new(algorithm);
     let entry = &landing.manifest().entries()[file];
     for group in (0..digest::group_count(entry.size)).take_while(|_| !ending.load(Ordering::Relaxed)) {
         if entry.is_hole_group(group) {
             hasher.update(&digest::ZEROS[..digest::group_range(entry.size, group).len() as usize]);
         } else {
             landing.read_group(file, group, buffer)?;
-            hasher.update(&buffer);
+            hasher.update(buffer);
         }
     }
-    Ok(hasher.finalize().to_vec())
+    Ok(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weak_checksums_are_named_and_others_are_not() {
+        let source: Source = "inhaul://a/d".parse().unwrap();
+        let sum = |kind: Algorithm| (kind, vec![0; kind.bytes()]);
+        let of = |files: &[&[Algorithm]]| {
+            let sums =
+                files.iter().enumerate().map(|(file, kinds)| (file, kinds.iter().map(|kind| sum(*kind)).collect()));
+            describe_weak(&source, &sums.collect())
+        };
+        assert_eq!((of(&[]), of(&[&[Algorithm::Sha256]])), (None, None));
+        let said = of(&[&[Algorithm::Md5], &[Algorithm::Sha256], &[Algorithm::Adler32, Algorithm::Md5]]).unwrap();
+        assert!(said.contains("2 files are") && said.contains("MD5: finds damage, not lies; Adler-32: "), "{said}");
+    }
 }
