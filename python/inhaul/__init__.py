@@ -12,6 +12,7 @@ Every byte is proven before it is handed out. Everything that waits lets other t
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -27,14 +28,15 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer, Self
 
-__all__ = ["Client", "DataSet", "File", "InhaulError", "Read", "Server", "tqdm_progress"]
+__all__ = ["Client", "DataSet", "File", "InhaulError", "Read", "Server", "Transferred", "tqdm_progress"]
 
 _T = TypeVar("_T")
 _Path = str | os.PathLike[str]
 _HEAR_S = 0.2
 """How often ``progress`` is called."""
 Progress = Callable[[int, int, float], object]
-"""Called with bytes that are done, all bytes, and bits per second, several times a second."""
+"""Called several times a second with bytes that are verified, all bytes, and the rate at which data came during the last
+second, in bits per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,44 @@ class File:
 
 def _text(path: bytes) -> str:
     return os.fsdecode(path)
+
+
+class Transferred(int):
+    """What a transfer came to: a number, that of its verified bytes, which knows how it came about.
+
+    A rate is bytes over a time that stands beside it: ``goodput_bps`` is ``fetched_bytes * 8 / seconds``.
+    """
+
+    report: Mapping[str, Any]
+    """All that is known of it, as ``inhaul get --json`` prints it (docs/json.md)."""
+
+    def __new__(cls, count: int, report: str) -> Self:
+        made = super().__new__(cls, count)
+        made.report = json.loads(report)
+        return made
+
+    @property
+    def fetched_bytes(self) -> int:
+        """Bytes that this call has fetched: without those that an earlier one had left, and without holes."""
+        return int(self.report["fetched_bytes"])
+
+    @property
+    def resumed_bytes(self) -> int:
+        """Bytes that an earlier, interrupted call had left."""
+        return int(self.report["resumed_bytes"])
+
+    @property
+    def seconds(self) -> float:
+        """The whole call in seconds: from its start until all is verified and in its place."""
+        return float(self.report["seconds"])
+
+    @property
+    def goodput_bps(self) -> float:
+        """``fetched_bytes`` over ``seconds``, in bits per second."""
+        return float(self.report["goodput_bps"])
+
+    def __reduce__(self) -> tuple[type[Transferred], tuple[int, str]]:
+        return Transferred, (int(self), json.dumps(self.report))
 
 
 class _Here(Generic[_T]):
@@ -214,10 +254,10 @@ class Client:
         checksum: bool = False,
         existing: str = "refuse",
         progress: Progress | None = None,
-    ) -> int:
+    ) -> Transferred:
         """Fetch data sets to files, as ``inhaul get`` does, verified; the same call goes on after an interruption.
 
-        :return: bytes of the data sets.
+        :return: bytes of the data sets, with the time that it took and the rate.
         """
         all_of = [sources] if isinstance(sources, str) else list(sources)
         begin = self._getting(all_of, destination, include, exclude, None, checksum, existing)
@@ -232,10 +272,10 @@ class Client:
         only: Sequence[str] | None = None,
         checksum: bool = False,
         existing: str = "refuse",
-    ) -> Callable[[_inhaul.Client], _inhaul.Job[tuple[int, float]]]:
+    ) -> Callable[[_inhaul.Client], _inhaul.Job[tuple[int, str]]]:
         addresses = [_names.raw_bytes_quoted(source) for source in sources]
 
-        def begin(native: _inhaul.Client) -> _inhaul.Job[tuple[int, float]]:
+        def begin(native: _inhaul.Client) -> _inhaul.Job[tuple[int, str]]:
             return native.get(
                 addresses,
                 destination,
@@ -251,10 +291,10 @@ class Client:
     def _follow(
         self,
         natives: list[_inhaul.Client],
-        begin: Callable[[_inhaul.Client], _inhaul.Job[tuple[int, float]]],
+        begin: Callable[[_inhaul.Client], _inhaul.Job[tuple[int, str]]],
         progress: Progress | None,
-    ) -> int:
-        def heard(native: _inhaul.Client) -> _inhaul.Job[tuple[int, float]]:
+    ) -> Transferred:
+        def heard(native: _inhaul.Client) -> _inhaul.Job[tuple[int, str]]:
             job = begin(native)
             try:
                 told: tuple[int, int, float] | None = None
@@ -271,8 +311,8 @@ class Client:
                 raise
             return job
 
-        done, _ = self._run(natives, heard)
-        return done
+        done, report = self._run(natives, heard)
+        return Transferred(done, report)
 
     def put(
         self,
@@ -281,8 +321,8 @@ class Client:
         *,
         existing: str = "refuse",
         progress: Progress | None = None,
-    ) -> int:
-        """Send files and directories to a server that takes them. Returns their bytes."""
+    ) -> Transferred:
+        """Send files and directories to a server that takes them. Returns their bytes, with the time and the rate."""
         all_of = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         address = _names.raw_bytes_quoted(destination)
         return self._follow(

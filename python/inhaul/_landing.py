@@ -87,7 +87,7 @@ async def _land_in(
 async def _follow(
     client: Client,
     address: str,
-    begin: Callable[[_inhaul.Client], _inhaul.Job[tuple[int, float]]],
+    begin: Callable[[_inhaul.Client], _inhaul.Job[tuple[int, str]]],
     hear: Callable[[int], object] | None,
 ) -> None:
     natives = client._natives(address)

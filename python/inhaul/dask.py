@@ -9,15 +9,19 @@ dies, its unfinished parts go to others, and only they are fetched again.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import shutil
 import threading
+import time
 import uuid
+import warnings
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from . import Client, DataSet, _inhaul
@@ -59,24 +63,80 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """What a cluster has fetched: bytes in all, by worker, and of parts that were begun again, because a worker died or
-    a part failed."""
+    a part failed; and how many seconds the call took, from its start until all had its name."""
 
     bytes: int
     by_worker: Mapping[str, int]
     again_bytes: int = 0
+    seconds: float = 0.0
 
     @property
-    def fairness(self) -> float:
-        """Jain's index of the workers' bytes: 1 if all have fetched the same."""
+    def goodput_bps(self) -> float:
+        """``bytes`` over ``seconds``, in bits per second."""
+        return self.bytes * 8 / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def fairness(self) -> float | None:
+        """Jain's index of the workers' bytes: 1 if all have fetched the same. ``None`` if less than two have fetched."""
         shares = list(self.by_worker.values())
         squares = sum(share * share for share in shares)
-        return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
+        return sum(shares) ** 2 / (len(shares) * squares) if squares and len(shares) > 1 else None
+
+
+class _Items:
+    """What there is in a data set beside the bytes of its files, made at the destination as ``inhaul get`` makes it."""
+
+    def __init__(self, data_set: DataSet) -> None:
+        rows = [(os.fsdecode(path), *rest, os.fsdecode(to)) for path, *rest, to in data_set._native().items()]
+        self._items = rows
+        self.directories = [path for path, kind, *_ in rows if kind == "directory"]
+        self.other_names = {path: to for path, kind, _, _, to in rows if kind == "hardlink"}
+
+    def finish(self, top: str) -> None:
+        """All bytes are there: makes links, and gives all things their permissions and times. Those of directories
+        come last, from below: what is made in one changes its time, and one may not be written to any more."""
+
+        def place(path: str) -> str:
+            return os.path.join(top, path) if path else top
+
+        lost: dict[str, list[str]] = {}
+
+        def keep(what: str, path: str, act: Callable[[], object]) -> None:
+            try:
+                act()
+            except OSError as error:
+                lost.setdefault(f"{what} ({error.strerror})", []).append(path or ".")
+
+        for path, file in self.other_names.items():
+            try:
+                os.link(place(file), place(path))
+            except OSError:
+                # Some file systems have no second names.
+                shutil.copyfile(place(file), place(path))
+        for path, kind, _, time_ns, target in self._items:
+            if kind == "symlink":
+                keep("a link could not be made", path, partial(os.symlink, target, place(path)))
+                if os.path.lexists(place(path)) and os.utime in os.supports_follow_symlinks:
+                    times = partial(os.utime, place(path), ns=(time_ns, time_ns), follow_symlinks=False)
+                    keep("a time could not be kept", path, times)
+        kept = [item for item in self._items if item[1] in ("file", "hardlink")]
+        kept += [item for item in reversed(self._items) if item[1] == "directory"]
+        for path, _, mode, time_ns, _ in kept:
+            # In this order: a file that may not be read has its time first.
+            keep("a time could not be kept", path, partial(os.utime, place(path), ns=(time_ns, time_ns)))
+            keep("permissions could not be kept", path, partial(os.chmod, place(path), mode))
+        for what, paths in lost.items():
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            warnings.warn(f"{what}: {paths[0]}{more}", RuntimeWarning, stacklevel=3)
 
 
 def plan(data_set: DataSet, part_bytes: int = _PART_BYTES) -> list[Part]:
-    """The parts of a data set: each file, in pieces of at most ``part_bytes``."""
+    """The parts of a data set: each file once, whatever names it has, in pieces of at most ``part_bytes``."""
     parts = []
+    other_names = _Items(data_set).other_names
     for path, file in data_set.files.items():
+        if path in other_names:
+            continue
         for start in range(0, max(file.size, 1), part_bytes):
             parts.append(Part(path, start, min(start + part_bytes, file.size)))
     return parts
@@ -135,7 +195,8 @@ def fetch(
     pins: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Fetched:
-    """Fetch a data set to a directory that all workers see; a file to a file.
+    """Fetch a data set to a directory that all workers see; a file to a file. Links, permissions and times are kept, as
+    ``inhaul get`` keeps them.
 
     :param client: a ``distributed.Client``; ``None``: a cluster of this host's processors, for as long as it takes.
     :param options: of :class:`inhaul.Client`, for each worker. ``receive_rate`` is each worker's own.
@@ -145,34 +206,40 @@ def fetch(
     if client is None:
         with DaskClient(processes=True, threads_per_worker=1) as own:  # type: ignore[no-untyped-call]
             return fetch(source, to, client=own, part_bytes=part_bytes, pins=pins, **options)
+    begun = time.monotonic()
     with Client(**options).open(source, pins=pins) as data_set:
-        parts = plan(data_set, part_bytes)
-        sizes = {path: file.size for path, file in data_set.files.items()}
-        directories, version = data_set.directories, _version(data_set)
+        parts, items = plan(data_set, part_bytes), _Items(data_set)
+        sizes = {path: file.size for path, file in data_set.files.items() if path not in items.other_names}
+        version = _version(data_set)
     target = os.path.abspath(to)
-    partial = f"{target}.partial-{uuid.uuid4().hex[:8]}"
+    unfinished = f"{target}.partial-{uuid.uuid4().hex[:8]}"
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, "it exists", target)
     if "" in sizes:
-        os.makedirs(os.path.dirname(partial), exist_ok=True)
+        os.makedirs(os.path.dirname(unfinished), exist_ok=True)
     else:
-        for directory in ["", *directories]:
-            os.makedirs(os.path.join(partial, directory), exist_ok=True)
+        for directory in items.directories:
+            os.makedirs(os.path.join(unfinished, directory), exist_ok=True)
     for path, size in sizes.items():
         # As long as they will be from the start: parts come in any order.
-        with open(os.path.join(partial, path) if path else partial, "wb") as file:
+        with open(os.path.join(unfinished, path) if path else unfinished, "wb") as file:
             file.truncate(size)
     try:
-        by_worker, again = _fetch_all(client, parts, source, partial, options, dict(pins or {}), version)
-        _name(partial, target)
+        by_worker, again = _fetch_all(client, parts, source, unfinished, options, dict(pins or {}), version)
+        items.finish(unfinished)
+        _name(unfinished, target)
     except BaseException:
         # What has come is under a name that no later call knows.
-        if os.path.isdir(partial):
-            shutil.rmtree(partial, ignore_errors=True)
-        elif os.path.lexists(partial):
-            os.unlink(partial)
+        if os.path.isdir(unfinished):
+            for directory in items.directories:
+                # It may have been made one that nothing can be removed from.
+                with contextlib.suppress(OSError):
+                    os.chmod(os.path.join(unfinished, directory), 0o700)
+            shutil.rmtree(unfinished, ignore_errors=True)
+        elif os.path.lexists(unfinished):
+            os.unlink(unfinished)
         raise
-    return Fetched(sum(sizes.values()), by_worker, again)
+    return Fetched(sum(sizes.values()), by_worker, again, time.monotonic() - begun)
 
 
 def _name(partial: str, target: str) -> None:

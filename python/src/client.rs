@@ -220,12 +220,13 @@ fn what_exists(word: &str) -> PyResult<inhaul::Existing> {
     }
 }
 
-/// Follows a transfer to its end: bytes of the data sets, and seconds.
+/// Follows a transfer to its end: bytes of the data sets, and its report, as JSON.
 fn follow(shared: &Shared, transfer: inhaul::Transfer) -> Result<Made, Error> {
     while let Some(progress) = transfer.progress() {
         shared.tell((progress.bytes, progress.total_bytes, progress.goodput_bps));
     }
     let (report, result) = transfer.join();
     result?;
-    Ok(Box::new(move |py| Ok((report.bytes, report.seconds).into_pyobject(py)?.into_any().unbind())))
+    let json = serde_json::to_string(&report).map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(Box::new(move |py| Ok((report.bytes, json).into_pyobject(py)?.into_any().unbind())))
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use inhaul::DataSet;
+use inhaul::{DataSet, Item, ItemKind};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -74,6 +74,22 @@ impl PyDataSet {
         let set = self.set()?;
         let paths: Vec<_> = set.links().map(|path| PyBytes::new(py, path)).collect();
         PyList::new(py, paths)
+    }
+
+    /// All that is in it: path, kind, permissions, time in nanoseconds since 1970, and where it leads.
+    fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let set = self.set()?;
+        let row = |item: Item<'_>| {
+            let (kind, to) = match item.kind {
+                ItemKind::Directory => ("directory", &[][..]),
+                ItemKind::Symlink(target) => ("symlink", target),
+                ItemKind::HardLink(file) => ("hardlink", file),
+                _ => ("file", &[][..]),
+            };
+            let modified = i128::from(item.modified.seconds) * 1_000_000_000 + i128::from(item.modified.nanos);
+            (PyBytes::new(py, item.path), kind, item.mode, modified, PyBytes::new(py, to))
+        };
+        PyList::new(py, set.items().map(row).collect::<Vec<_>>())
     }
 
     /// Begins to read ranges into memory of its own.

@@ -55,3 +55,52 @@ def test_a_cluster_fetches_a_data_set_and_a_killed_workers_part_again(tmp_path: 
     assert 0 <= fetched.again_bytes <= 8 << 20, fetched
     assert fetched.bytes == 48 << 20 and sum(fetched.by_worker.values()) == 48 << 20
     assert not list(tmp_path.glob("*.partial*"))
+
+
+def test_a_cluster_keeps_links_modes_and_times(tmp_path: Path) -> None:
+    import inhaul.dask
+
+    source, landed = tmp_path / "source", tmp_path / "landed"
+    (source / "deep" / "er").mkdir(parents=True)
+    (source / "tool").write_bytes(b"#!/bin/sh\n")
+    (source / "deep" / "secret").write_bytes(b"x" * 3000)
+    os.link(source / "deep" / "secret", source / "same")
+    (source / "to-tool").symlink_to("tool")
+    (source / "deep" / "nowhere").symlink_to("../../gone")
+    for path, mode in [("tool", 0o755), ("deep/secret", 0o400), ("deep/er", 0o555), ("deep", 0o750)]:
+        (source / path).chmod(mode)
+    for second, path in enumerate(["tool", "deep/secret", "to-tool", "deep/nowhere", "deep/er", "deep", ""]):
+        time_ns = 1_600_000_000_123_456_789 + second * 10**9
+        os.utime(source / path, ns=(time_ns, time_ns), follow_symlinks=False)
+    with inhaul.Server(source, public=True) as server:
+        with distributed.Client(processes=False, n_workers=1, dashboard_address=":0") as client:
+            fetched: Any = inhaul.dask.fetch(server.address_of(), str(landed), client=client, state="")
+
+    def kept(top: Path) -> list[tuple[str, int, int, str]]:
+        def of(path: Path) -> tuple[str, int, int, str]:
+            stat = path.lstat()
+            target = os.readlink(path) if path.is_symlink() else ""
+            return str(path.relative_to(top)), stat.st_mode, stat.st_mtime_ns, target
+
+        return sorted(of(path) for path in [top, *top.rglob("*")])
+
+    assert kept(source) == kept(landed)
+    assert (landed / "same").samefile(landed / "deep" / "secret")
+    assert (landed / "same").read_bytes() == b"x" * 3000
+    # The file with two names came once; one worker has nobody to share with; and the rate is bytes over the time.
+    assert fetched.bytes == 3010 and fetched.fairness is None
+    assert abs(fetched.goodput_bps * fetched.seconds - 8 * fetched.bytes) < 1e-3
+
+
+def test_one_file_keeps_its_mode_and_time(tmp_path: Path) -> None:
+    import inhaul.dask
+
+    source = tmp_path / "f"
+    source.write_bytes(b"abc")
+    source.chmod(0o640)
+    os.utime(source, ns=(1_600_000_000_000_000_001, 1_600_000_000_000_000_001))
+    with inhaul.Server(tmp_path, public=True) as server:
+        with distributed.Client(processes=False, n_workers=1, dashboard_address=":0") as client:
+            inhaul.dask.fetch(server.address_of("f"), str(tmp_path / "g"), client=client, state="")
+    stat = (tmp_path / "g").stat()
+    assert (stat.st_mode & 0o7777, stat.st_mtime_ns) == (0o640, 1_600_000_000_000_000_001)

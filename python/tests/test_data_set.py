@@ -234,6 +234,13 @@ def test_memory_of_many_reads_is_flat(data_set: inhaul.DataSet) -> None:
 def test_transfers(client: inhaul.Client, server: inhaul.Server, tree: Path, tmp_path: Path) -> None:
     heard: list[tuple[int, int, float]] = []
     done = client.get(server.address_of("d"), tmp_path / "d", progress=lambda *now: heard.append(now))
+    # A rate is bytes over the time that stands beside it, here as in JSON.
+    assert done.fetched_bytes == done and done.resumed_bytes == 0 and 0 < done.seconds < 60
+    assert abs(done.goodput_bps * done.seconds - 8 * done.fetched_bytes) < 1e-3
+    rates = [source["goodput_bps"] for source in done.report["sources"]]
+    assert abs(sum(rates) - done.goodput_bps) < 1 and done.report["jain_index"] is None
+    again = pickle.loads(pickle.dumps(done))
+    assert (again, again.report) == (done, done.report)
     assert done == 5000 + 3_000_000 + 1_048_577 and heard[-1][:2] == (done, done)
     assert (tmp_path / "d/e/two").read_bytes() == (tree / "d/e/two").read_bytes()
     assert {file.path for file in client.ls(server.address_of("d"))} == {"e", "one", "three"}

@@ -11,7 +11,7 @@ use crate::summary::{milliseconds, percent, rate};
 use crate::terminal::{self, Size};
 
 /// From this width on all of the transfer is said in one line.
-const WIDE: usize = 140;
+const WIDE: usize = 156;
 /// How long the bar is, at the least and at the most.
 const BAR: std::ops::RangeInclusive<usize> = 10..=40;
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn display_on_160_columns_needs_one_line_and_has_more_columns() {
-        let bar = format!("{}{}", "█".repeat(21), "░".repeat(13));
+        let bar = format!("{}{}", "█".repeat(11), "░".repeat(7));
         assert_eq!(
             at(160),
             [

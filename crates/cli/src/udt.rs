@@ -374,7 +374,7 @@ mod tests {
             packets_received: 687,
         };
         crate::documented::assert_documented("The files of udt", &report);
-        assert_eq!(report.line(), "x: 1.0 MB in 2.0 s, 4.0 Mbit/s");
+        assert_eq!(report.line(), "x: 1.0 MB in 2.00 s: 4.0 Mbit/s");
     }
 
     #[test]

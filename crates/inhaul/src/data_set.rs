@@ -5,12 +5,40 @@ use std::ops::Range;
 
 use inhaul_base::ByteRange;
 use inhaul_mover::{Buffers, Handle, MoveError, OpenSet, ReadDestination, SetStats, Source, Timestamp, printable};
-use inhaul_store::Kind;
+use inhaul_store::{Kind, Metadata};
 
 /// An open data set. Its sessions stay open until it is dropped. Can be used from several threads at once.
 pub struct DataSet {
     source: Source,
     set: OpenSet,
+}
+
+/// Something in a data set, with what is kept of it: all that is needed to make the same elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Item<'d> {
+    /// Its path in the data set, as [`File::path`]; that of the data set itself is empty.
+    pub path: &'d [u8],
+    /// What it is.
+    pub kind: ItemKind<'d>,
+    /// Its permissions, as `chmod` takes them. They mean nothing for links.
+    pub mode: u32,
+    /// When it was last changed.
+    pub modified: Timestamp,
+}
+
+/// What an [`Item`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ItemKind<'d> {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link to this. It may lead anywhere.
+    Symlink(&'d [u8]),
+    /// Another name of the file at this path.
+    HardLink(&'d [u8]),
 }
 
 /// A file of a data set.
@@ -60,6 +88,29 @@ impl DataSet {
     /// itself, if it lies within what the server offers.
     pub fn links(&self) -> impl Iterator<Item = &[u8]> {
         self.set.manifest().symlinks().iter().map(|link| link.path.as_slice())
+    }
+
+    /// All that is in it: its directories, itself the first and parents before children; its files; further names of
+    /// these; and its symbolic links, which lead to what is not in it.
+    pub fn items(&self) -> impl Iterator<Item = Item<'_>> {
+        let manifest = self.set.manifest();
+        let item =
+            |path, kind, metadata: &Metadata| Item { path, kind, mode: metadata.mode, modified: metadata.modified };
+        let top = (!self.is_file()).then(|| item(&b""[..], ItemKind::Directory, manifest.top()));
+        let directories = manifest.directories().iter();
+        let directories = directories.map(move |one| item(&one.path, ItemKind::Directory, &one.metadata));
+        let is_file = self.is_file();
+        let files = manifest
+            .entries()
+            .iter()
+            .map(move |file| item(if is_file { &[] } else { &file.path }, ItemKind::File, &file.metadata));
+        let names = manifest.hard_links().iter().filter_map(move |link| {
+            let file = &manifest.entries()[manifest.named(&link.file)?];
+            Some(item(&link.path, ItemKind::HardLink(&link.file), &file.metadata))
+        });
+        let links = manifest.symlinks().iter();
+        let links = links.map(move |link| item(&link.path, ItemKind::Symlink(&link.target), &link.metadata));
+        top.into_iter().chain(directories).chain(files).chain(names).chain(links)
     }
 
     /// Bytes of all files.

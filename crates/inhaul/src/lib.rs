@@ -36,7 +36,7 @@ mod server;
 mod transfer;
 
 pub use client::{Client, ClientBuilder, Fallback};
-pub use data_set::{DataSet, File};
+pub use data_set::{DataSet, File, Item, ItemKind};
 pub use inhaul_base::Bitrate;
 /// The BLAKE3 hash of a file.
 pub use inhaul_mover::Hash;

@@ -130,9 +130,9 @@ fn lab_sim_shows_bytes_over_the_time_beside_it() {
     let place = tempfile::tempdir().unwrap();
     let scenario = place.path().join("one.toml");
     // The run goes on for a while after its transfer: that is no time of the transfer.
-    let one = "duration = \"60 s\"\n[topology.star]\naccess = { rate = \"1 Gbit/s\", queue = \"5 ms\" }\n\
+    let one = "title = \"one\"\nduration = \"60 s\"\n[topology.star]\naccess = { rate = \"1 Gbit/s\", queue = \"5 ms\" }\n\
                senders = [{ name = \"near\", rtt = \"20 ms\" }]\n\
-               [[flows]]\nname = \"near\"\nprotocol = \"rbudp\"\nfrom = \"near\"\nto = \"receiver\"\nsize = \"5 MB\"\n";
+               [[flows]]\nname = \"near\"\nprotocol = \"gtp\"\nfrom = \"near\"\nto = \"receiver\"\nsize = \"5 MB\"\n";
     fs::write(&scenario, one).unwrap();
     let outcome = run(&["lab", "sim", text(&scenario), "--json"]);
     assert_complete(&outcome);

@@ -217,6 +217,7 @@ impl Kept {
             check_run(run).map_err(|what| KeptError::Damaged(format!("the run of case '{}' {what}", run.case)))?;
             run.flows.iter_mut().for_each(restore_trajectory);
         }
+        forget_lone_indices(&mut kept);
         Ok(kept)
     }
 }
@@ -280,6 +281,27 @@ pub fn run_of_json(text: &str) -> Result<RunResult, String> {
         epoch.is_join = run.flows.iter().any(|flow| !flow.background && flow.start_s == epoch.from_s);
     }
     Ok(run)
+}
+
+/// Takes Jain's index from single flows, which share nothing: results of earlier releases have 1 there.
+fn forget_lone_indices(kept: &mut Kept) {
+    let is_alone = |run: &RunResult| run.measured_flows().nth(1).is_none();
+    for run in kept.runs.iter_mut().filter(|run| is_alone(run)) {
+        (run.metrics.jain_index, run.metrics.jain_index_ideal) = (None, None);
+        run.metrics.jain_by_scale.iter_mut().for_each(|index| index.jain_index = None);
+    }
+    for run in &mut kept.runs {
+        run.groups.iter_mut().filter(|group| group.flows < 2).for_each(|group| group.jain_index = None);
+        run.epochs.iter_mut().filter(|epoch| epoch.flows < 2).for_each(|epoch| epoch.jain_index_ideal = None);
+    }
+    let runs = &kept.runs;
+    let is_lone = |row: &&mut TableRow| {
+        let mut of_case = runs.iter().filter(|run| run.case == row.case).peekable();
+        row.quantity.starts_with("metrics.jain_") && of_case.peek().is_some() && of_case.all(is_alone)
+    };
+    for row in kept.table.iter_mut().filter(is_lone) {
+        (row.mean, row.ci95) = (None, None);
+    }
 }
 
 /// The trajectory is not kept, for the series says the same.

@@ -160,3 +160,27 @@ fn write_replaces_what_was_there_and_leaves_nothing_else() {
     assert_eq!(Kept::from_json(&fs::read_to_string(&path).unwrap()).unwrap().seed, 7);
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
+
+#[test]
+fn results_of_earlier_releases_lose_the_index_of_single_flows() {
+    let mut kept = kept();
+    let (mut alone, run) = (kept.runs[0].clone(), kept.runs[0].clone());
+    assert!(run.flows.len() > 1);
+    alone.case = "alone".to_owned();
+    alone.flows.truncate(1);
+    alone.metrics.jain_index = Some(1.0);
+    kept.runs = vec![run.clone(), alone];
+    let template = kept.table[0].clone();
+    let row = |case: &str| TableRow {
+        case: case.to_owned(),
+        quantity: "metrics.jain_index".to_owned(),
+        mean: Some(1.0),
+        ..template.clone()
+    };
+    kept.table = vec![row(&run.case), row("alone")];
+    let text = serde_json::to_string(&kept).unwrap();
+    let read = Kept::from_json(&text).unwrap();
+    assert_eq!(read.table.iter().map(|row| row.mean).collect::<Vec<_>>(), [Some(1.0), None]);
+    assert_eq!(read.runs[1].metrics.jain_index, None);
+    assert_eq!(read.runs[0].metrics.jain_index, run.metrics.jain_index);
+}
