@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import Client, DataSet, _inhaul
 from .errors import IntegrityError
@@ -83,14 +83,26 @@ class Fetched:
         return sum(shares) ** 2 / (len(shares) * squares) if squares and len(shares) > 1 else None
 
 
+class _Item(NamedTuple):
+    """Something in a data set: a file, directory, symlink or hardlink, and where the latter two lead."""
+
+    path: str
+    kind: str
+    mode: int
+    time_ns: int
+    to: str
+
+
 class _Items:
     """What there is in a data set beside the bytes of its files, made at the destination as ``inhaul get`` makes it."""
 
     def __init__(self, data_set: DataSet) -> None:
-        rows = [(os.fsdecode(path), *rest, os.fsdecode(to)) for path, *rest, to in data_set._native().items()]
-        self._items = rows
-        self.directories = [path for path, kind, *_ in rows if kind == "directory"]
-        self.other_names = {path: to for path, kind, _, _, to in rows if kind == "hardlink"}
+        self._items = [
+            _Item(os.fsdecode(path), kind, mode, time_ns, os.fsdecode(to))
+            for path, kind, mode, time_ns, to in data_set._native().items()
+        ]
+        self.directories = [item.path for item in self._items if item.kind == "directory"]
+        self.other_names = {item.path: item.to for item in self._items if item.kind == "hardlink"}
 
     def finish(self, top: str) -> None:
         """All bytes are there: makes links, and gives all things their permissions and times. Those of directories
@@ -113,18 +125,19 @@ class _Items:
             except OSError:
                 # Some file systems have no second names.
                 shutil.copyfile(place(file), place(path))
-        for path, kind, _, time_ns, target in self._items:
-            if kind == "symlink":
-                keep("a link could not be made", path, partial(os.symlink, target, place(path)))
-                if os.path.lexists(place(path)) and os.utime in os.supports_follow_symlinks:
-                    times = partial(os.utime, place(path), ns=(time_ns, time_ns), follow_symlinks=False)
-                    keep("a time could not be kept", path, times)
-        kept = [item for item in self._items if item[1] in ("file", "hardlink")]
-        kept += [item for item in reversed(self._items) if item[1] == "directory"]
-        for path, _, mode, time_ns, _ in kept:
-            # In this order: a file that may not be read has its time first.
-            keep("a time could not be kept", path, partial(os.utime, place(path), ns=(time_ns, time_ns)))
-            keep("permissions could not be kept", path, partial(os.chmod, place(path), mode))
+        for item in self._items:
+            if item.kind == "symlink":
+                at, times = place(item.path), (item.time_ns, item.time_ns)
+                keep("a link could not be made", item.path, partial(os.symlink, item.to, at))
+                if os.path.lexists(at) and os.utime in os.supports_follow_symlinks:
+                    act = partial(os.utime, at, ns=times, follow_symlinks=False)
+                    keep("a time could not be kept", item.path, act)
+        kept = [item for item in self._items if item.kind in ("file", "hardlink")]
+        kept += [item for item in reversed(self._items) if item.kind == "directory"]
+        for item in kept:
+            at, times = place(item.path), (item.time_ns, item.time_ns)
+            keep("a time could not be kept", item.path, partial(os.utime, at, ns=times))
+            keep("permissions could not be kept", item.path, partial(os.chmod, at, item.mode))
         for what, paths in lost.items():
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
             warnings.warn(f"{what}: {paths[0]}{more}", RuntimeWarning, stacklevel=3)

@@ -75,6 +75,7 @@ def test_a_cluster_keeps_links_modes_and_times(tmp_path: Path) -> None:
     with inhaul.Server(source, public=True) as server:
         with distributed.Client(processes=False, n_workers=1, dashboard_address=":0") as client:
             fetched: Any = inhaul.dask.fetch(server.address_of(), str(landed), client=client, state="")
+            inhaul.dask.fetch(server.address_of("tool"), str(tmp_path / "one"), client=client, state="")
 
     def kept(top: Path) -> list[tuple[str, int, int, str]]:
         def of(path: Path) -> tuple[str, int, int, str]:
@@ -87,20 +88,8 @@ def test_a_cluster_keeps_links_modes_and_times(tmp_path: Path) -> None:
     assert kept(source) == kept(landed)
     assert (landed / "same").samefile(landed / "deep" / "secret")
     assert (landed / "same").read_bytes() == b"x" * 3000
+    of = [(path.stat().st_mode, path.stat().st_mtime_ns) for path in (source / "tool", tmp_path / "one")]
+    assert of[0] == of[1], "a file alone keeps them too"
     # The file with two names came once; one worker has nobody to share with; and the rate is bytes over the time.
     assert fetched.bytes == 3010 and fetched.fairness is None
     assert abs(fetched.goodput_bps * fetched.seconds - 8 * fetched.bytes) < 1e-3
-
-
-def test_one_file_keeps_its_mode_and_time(tmp_path: Path) -> None:
-    import inhaul.dask
-
-    source = tmp_path / "f"
-    source.write_bytes(b"abc")
-    source.chmod(0o640)
-    os.utime(source, ns=(1_600_000_000_000_000_001, 1_600_000_000_000_000_001))
-    with inhaul.Server(tmp_path, public=True) as server:
-        with distributed.Client(processes=False, n_workers=1, dashboard_address=":0") as client:
-            inhaul.dask.fetch(server.address_of("f"), str(tmp_path / "g"), client=client, state="")
-    stat = (tmp_path / "g").stat()
-    assert (stat.st_mode & 0o7777, stat.st_mtime_ns) == (0o640, 1_600_000_000_000_000_001)

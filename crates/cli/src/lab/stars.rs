@@ -173,7 +173,7 @@ fn table(verdicts: &[Verdict]) -> String {
     table.row(["stars", "", "joins (3, 8)", "leaves (3, 8)", "worst", "of ideal, least", "loss %, most"]);
     let mut add = |name: &str, verdicts: Vec<&Verdict>| {
         if !verdicts.is_empty() {
-            table.row(cells(name, total(verdicts)));
+            table.row(cells(name, &total(verdicts)));
         }
     };
     add("all", verdicts.iter().collect());
@@ -190,7 +190,7 @@ fn table(verdicts: &[Verdict]) -> String {
     table.to_string()
 }
 
-fn cells(name: &str, t: Total) -> [String; 8] {
+fn cells(name: &str, t: &Total) -> [String; 8] {
     let within = |counts: [usize; 3]| format!("{}, {} / {}", counts[1], counts[2], counts[0]);
     [
         name.to_owned(),

@@ -101,3 +101,35 @@ fn a_checksum_is_expected_of_one_file() {
     let outcome = run(&["get", &source, &source, &within(to.path()), "--expect", &expected]);
     assert!(outcome.code == Some(2) && outcome.stderr.contains("takes one SOURCE"), "{}", outcome.stderr);
 }
+
+#[test]
+fn a_weak_checksum_is_compared_and_named_and_decides_nothing_between_mirrors() {
+    // MD5, CRC-32C (in base64, as S3 has it) and Adler-32 of these nine digits.
+    let sums = ["md5:25f9e794323b453885f5181f1b624d0b", "crc32c:4waSgw==", "adler32:091e01de"];
+    let offers = ["123456789", "123456780"].map(|bytes| {
+        let from = tempfile::tempdir().unwrap();
+        std::fs::write(from.path().join("f"), bytes).unwrap();
+        (Server::offer(from.path()), from)
+    });
+    let [good, bad] = [0, 1].map(|index: usize| offers[index].0.address.clone());
+    let get = |mirrors: &str, sum: &str| {
+        let to = tempfile::tempdir().unwrap();
+        let outcome = run(&["get", &format!("inhaul://{mirrors}/f"), &within(to.path()), "--expect", sum, "--json"]);
+        (outcome, tree(to.path()))
+    };
+    for sum in sums {
+        let kind = sum.split_once(':').unwrap().0;
+        let (outcome, landed) = get(&good, sum);
+        assert_eq!((outcome.code, landed.len()), (Some(0), 1), "{}", outcome.stderr);
+        let (report, file) = (outcome.json(), outcome.json()["files"][0].clone());
+        assert_eq!((&file["checksums"][0], &file["strength"]), (&kind.into(), &"damage".into()), "{report}");
+        assert!(outcome.stderr.contains("1 file is compared with a weak checksum ("), "{}", outcome.stderr);
+        let (outcome, landed) = get(&bad, sum);
+        assert_eq!((outcome.code, landed.len()), (Some(10), 0), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(&format!("not with the {kind} of the list")), "{}", outcome.stderr);
+    }
+    // Who has it may have made it: mirrors that contradict each other need another word than that.
+    let (outcome, landed) = get(&format!("{bad},{good}"), sums[0]);
+    assert_eq!(outcome.code, Some(10), "{}", outcome.stderr);
+    assert!(landed.iter().all(|(name, _)| name != "f"), "{landed:?}");
+}

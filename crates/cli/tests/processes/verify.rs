@@ -70,10 +70,20 @@ fn lists_of_the_coreutils_go_in_and_out() {
         let outcome = run(&["verify", text(&set), text(&list)]);
         assert_eq!(outcome.code, Some(0), "{format}: {}{}", outcome.stdout, outcome.stderr);
     }
-    let theirs = dir.path().join("SHA256SUMS");
-    let script = format!("find . -type f -exec sha256sum {{}} + > {}", text(&theirs));
-    if tool("sh", &["-c", &script], &set) {
-        assert_eq!(run(&["verify", text(&set), text(&theirs)]).code, Some(0));
+    for (name, list, strength) in [
+        ("sha256sum", "SHA256SUMS", "lies"),
+        ("sha256sum --tag", "tagged", "lies"),
+        ("sha1sum", "list", "damage"),
+        ("md5sum", "md5sums.txt", "damage"),
+        ("md5sum --binary", "MD5SUMS", "damage"),
+        ("md5sum --tag", "checksums", "damage"),
+    ] {
+        let theirs = dir.path().join(list);
+        let script = format!("find . -type f -exec {name} {{}} + > {}", text(&theirs));
+        if tool("sh", &["-c", &script], &set) {
+            let report = run(&["verify", text(&set), text(&theirs), "--json"]).json();
+            assert_eq!((&report["files"], &report["strength"]), (&3.into(), &strength.into()), "{name}: {report}");
+        }
     }
 }
 

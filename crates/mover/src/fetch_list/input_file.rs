@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn read_takes_weak_checksums_in_digits_and_in_base64() {
         let sum = |text: &str| read(&format!("inhaul://a/f\n checksum={text}\n")).unwrap().remove(0).known.sums;
-        let md5 = (Algorithm::Md5, vec![0xab; 16]);
-        assert_eq!(sum(&format!("md5={}", "ab".repeat(16))), [md5.clone()]);
-        assert_eq!(sum("md5=q6urq6urq6urq6urq6urqw=="), [md5]);
+        for text in [format!("md5={}", "ab".repeat(16)), "md5=q6urq6urq6urq6urq6urqw==".to_owned()] {
+            assert_eq!(sum(&text), [(Algorithm::Md5, vec![0xab; 16])], "{text}");
+        }
         assert_eq!(sum("adler32=091e01de"), [(Algorithm::Adler32, vec![0x09, 0x1e, 0x01, 0xde])]);
     }
 
@@ -106,9 +106,9 @@ mod tests {
     fn read_refuses_by_name_and_line() {
         let unsupported = |line, option: &str| Err(FetchListError::Unsupported { line, option: option.to_owned() });
         assert_eq!(read("inhaul://a/f\n  split=5\n"), unsupported(2, "split"));
-        let kind = Err(FetchListError::UnknownChecksum { line: 2, name: "sha3-256".to_owned() });
-        assert_eq!(read("inhaul://a/f\n checksum=sha3-256=00\n"), kind);
-        assert!(kind.unwrap_err().to_string().contains("sha256, sha1, md5"));
+        let error = read("inhaul://a/f\n checksum=sha3-256=00\n").unwrap_err();
+        assert_eq!(error, FetchListError::UnknownChecksum { line: 2, name: "sha3-256".to_owned() });
+        assert!(error.to_string().contains("sha256, sha1, md5"), "{error}");
         assert!(matches!(read("inhaul://a/f\n checksum=md5=00\n"), Err(FetchListError::BadValue { line: 2, .. })));
         assert!(matches!(read(" out=f\n"), Err(FetchListError::Missing { line: 1, .. })));
         assert!(matches!(read("inhaul://a/\n"), Err(FetchListError::Missing { line: 1, .. })));

@@ -16,6 +16,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use inhaul_base::Span;
+use inhaul_store::checksums::Algorithm;
 use inhaul_store::journal::{Change, Damage};
 use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Plan, Rule, digest, printable};
 use inhaul_transport::Role;
@@ -422,7 +423,7 @@ fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>, sums:
             blake3: hash.copied().flatten().map(|hash| hash.to_hex().to_string()),
             verified: hash.is_some(),
             checksums: kinds().map(|kind| kind.name().to_owned()).collect(),
-            strength: kinds().map(|kind| kind.strength()).max().map(|strength| strength.name().to_owned()),
+            strength: kinds().map(Algorithm::strength).max().map(|strength| strength.name().to_owned()),
         }
     };
     plan.manifest().entries().iter().zip(plan.files()).enumerate().map(report).collect()

@@ -15,6 +15,7 @@ mod pinned;
 mod reopening;
 mod stream;
 mod streaming;
+mod telling;
 mod wrong;
 
 use std::collections::BTreeMap;
