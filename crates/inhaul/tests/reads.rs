@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inhaul::{Buffers, Client, ErrorKind, Hash, Server};
+use inhaul::{Buffers, Client, ErrorKind, Hash, ItemKind, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -480,7 +480,13 @@ fn transfers_land_files_and_tell_how_far_they_are() {
     }
     let (report, result) = transfer.join();
     result.unwrap();
-    assert_eq!((report.bytes, last.unwrap().total_bytes), (2_000_005, 2_000_005));
+    let last = last.unwrap();
+    assert_eq!((report.bytes, last.total_bytes), (2_000_005, 2_000_005));
+    // A rate is bytes over the time that stands beside it, and those of the sources add up.
+    assert!((report.goodput_bps * report.seconds - report.fetched_bytes as f64 * 8.0).abs() < 1e-3, "{report:?}");
+    let sum: f64 = report.sources.iter().map(|source| source.goodput_bps).sum();
+    assert!((sum - report.goodput_bps).abs() < 1.0 && report.jain_index.is_none(), "{report:?}");
+    assert!((last.average_bps * last.seconds - last.fetched_bytes as f64 * 8.0).abs() < 1e-3, "{last:?}");
     assert!(std::fs::read(landing.path().join("all/0")).unwrap() == contents[0]);
     assert_eq!(client().list(&server.address_of(""), false).unwrap().len(), 2);
 }
@@ -497,6 +503,14 @@ fn paths_are_bytes_and_links_are_told() {
     let set = client.open(&server.address_of("")).unwrap();
     assert_eq!(set.files().map(|file| file.path.to_vec()).collect::<Vec<_>>(), [raw]);
     assert_eq!(set.links().collect::<Vec<_>>(), [b"link"]);
+    let items: Vec<_> = set.items().map(|item| (item.path.to_vec(), item.kind)).collect();
+    let expected = [
+        (b"".to_vec(), ItemKind::Directory),
+        (raw.to_vec(), ItemKind::File),
+        (b"link".to_vec(), ItemKind::Symlink(b"nowhere")),
+    ];
+    assert_eq!(items, expected);
+    assert_eq!(client.open(&server.address_of("")).unwrap().items().nth(1).unwrap().mode & 0o600, 0o600);
     assert_eq!(set.stat(&raw[..]).unwrap().size, 9);
     assert_eq!(set.read(raw, 4..9).unwrap(), b"bytes");
     let Buffers(both) =

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use inhaul_base::{Span, Time};
+use inhaul_sim::LinkId;
 
 use crate::ideal::{Epoch, epochs};
 use crate::metrics::{self, Trajectory};
@@ -82,6 +83,8 @@ fn measured_time(plan: &Plan, outcome: &Outcome) -> [f64; 2] {
 const TOGETHER: f64 = 0.9;
 /// By how much of the largest the fair rates of rivals may differ: protocols differ in their headers.
 const ALIKE: f64 = 0.1;
+/// Part of its rate from which on a link is full in the fair allocation.
+const FULL: f64 = 0.98;
 
 /// Who competes with whom in the measured time. Jain's index says something of rivals alone: others have other
 /// bottlenecks, other needs, or other times.
@@ -99,7 +102,26 @@ impl Rivals<'_> {
         let ideals = || numbers.iter().map(|k| flows[*k].ideal_bps.unwrap_or(0.0));
         let (least, most) = ideals().fold((f64::INFINITY, 0.0), |(least, most), x| (x.min(least), x.max(most)));
         let are_together = stop - start >= TOGETHER * (to_s - from_s);
-        numbers.len() >= 2 && are_together && least >= most * (1.0 - ALIKE) && self.share(numbers)
+        let are_alike = least >= most * (1.0 - ALIKE);
+        let are_free = || !numbers.iter().all(|k| self.is_limited_alone(flows, *k, numbers));
+        numbers.len() >= 2 && are_together && are_alike && self.share(numbers) && are_free()
+    }
+
+    /// Whether a flow would get no more if the others were gone: its own limit, or a link that is not on the path of all
+    /// of them, is full in the fair allocation.
+    fn is_limited_alone(&self, flows: &[FlowResult], number: usize, numbers: &[usize]) -> bool {
+        // With headers, as links count.
+        let fair = |k: usize| flows[k].ideal_bps.unwrap_or(0.0) / flows[k].efficiency.max(1e-9);
+        let planned = &self.plan.flows[number];
+        let limits = [planned.limits.application_rate, planned.limits.link_rate];
+        let is_full = |link: &LinkId| {
+            let rate = self.plan.topology.link_spec(*link).and_then(|spec| spec.rate);
+            let taken = (0..flows.len()).filter(|k| self.plan.flows[*k].path.contains(link)).map(fair).sum::<f64>();
+            rate.is_some_and(|rate| taken >= FULL * rate.as_f64())
+        };
+        let is_own = |link: &&LinkId| !numbers.iter().all(|k| self.plan.flows[*k].path.contains(*link));
+        limits.into_iter().flatten().any(|limit| fair(number) >= FULL * limit.as_f64())
+            || planned.path.iter().filter(is_own).any(is_full)
     }
 
     /// Whether something of a limited rate is on the path of all of them: a link, or a host that is.

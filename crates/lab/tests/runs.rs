@@ -50,6 +50,59 @@ fn a_star_of_gtp_flows_is_shared_fairly() {
     assert_eq!(json["flows"][0]["rtt_ms"], 10.0);
 }
 
+/// Two flows over links with these properties, the first for as long as it likes, the second for this long.
+fn jain_of(shared: &str, own: [&str; 2], second: &str) -> Option<f64> {
+    let text = format!(
+        r#"
+title = "two flows"
+duration = "300 ms"
+record = "20 ms"
+measure = {{ from = "100 ms" }}
+
+[topology.graph]
+hosts = ["a", "b", "c", "d"]
+routers = ["r1", "r2"]
+links = [
+  {{ name = "a-r1", from = "a", to = "r1", link = {{ delay = "1 ms"{0} }} }},
+  {{ name = "b-r1", from = "b", to = "r1", link = {{ delay = "1 ms"{1} }} }},
+  {{ name = "shared", from = "r1", to = "r2", link = {{ delay = "1 ms"{shared} }} }},
+  {{ name = "r2-c", from = "r2", to = "c", link = {{ delay = "1 ms" }} }},
+  {{ name = "r2-d", from = "r2", to = "d", link = {{ delay = "1 ms" }} }},
+]
+
+[[flows]]
+name = "one"
+protocol = "gtp"
+from = "a"
+to = "c"
+
+[[flows]]
+name = "two"
+protocol = "gtp"
+from = "b"
+to = "d"
+{second}
+"#,
+        own[0], own[1]
+    );
+    let [result] = &run(&text, 1)[..] else { panic!("one run") };
+    assert!(result.valid, "{:?}", result.invalid_reason);
+    assert!(
+        result.metrics.jain_by_scale.iter().all(|at| at.jain_index.is_some() == result.metrics.jain_index.is_some())
+    );
+    result.metrics.jain_index
+}
+
+#[test]
+fn jains_index_is_that_of_flows_that_compete() {
+    let (limit, less) = (r#", rate = "20 Mbit/s", queue = "20 ms""#, r#", rate = "5 Mbit/s", queue = "20 ms""#);
+    assert!(jain_of(limit, ["", ""], "").unwrap() > 0.5, "one link for both");
+    assert_eq!(jain_of("", [limit, limit], ""), None, "each has its own");
+    assert_eq!(jain_of(limit, [less, less], ""), None, "what both share is wide enough");
+    assert_eq!(jain_of(limit, ["", less], ""), None, "one of them has another bottleneck");
+    assert_eq!(jain_of(limit, ["", ""], "size = \"50 kB\""), None, "one of them has ended");
+}
+
 /// Knows a run already, and counts those that are made.
 struct Knows(RunResult, AtomicUsize);
 

@@ -10,7 +10,8 @@ use super::report::{CommandReport, LinkRun};
 pub(super) fn report_table(run: &LinkRun) -> String {
     let report = &run.report;
     let mut table = Table::new([Align::Left].into_iter().chain([Align::Right; 8]));
-    table.row(["link", "rate", "delay", "carried", "packets", "lost", "queue full", "other", "queue max"]);
+    // What was carried, and that over the time of the run, which stands below.
+    table.row(["link", "rate", "delay", "carried", "over the run", "lost", "queue full", "other", "queue max"]);
     report.links.iter().filter(|link| link.offered_packets > 0).for_each(|link| table.row(row(link)));
     let mut text = table.to_string();
     for command in run.commands.iter().filter(|command| !command.background || command.exit_code != Some(0)) {
@@ -30,8 +31,8 @@ fn row(link: &LinkReport) -> [String; 9] {
         link.name.clone(),
         link.rate_bps.map_or("no limit".to_owned(), rate),
         format!("{:.2} ms", link.delay_ms),
+        format_bytes(link.carried_bytes),
         rate(link.carried_bps),
-        link.carried_packets.to_string(),
         format!("{} ({:.3} %)", link.lost_packets, link.loss_ratio * 100.0),
         link.queue_full_packets.to_string(),
         other.to_string(),
