@@ -1,7 +1,9 @@
-//! `--metrics`: what the server counts, as OpenMetrics text over HTTP.
+//! `--metrics`: what the server counts, as OpenMetrics text over HTTP, or as Prometheus's own text where that is asked
+//! for.
 //!
-//! It answers `GET /metrics` and nothing else, to a bounded number of clients at once, each for a bounded time.
+//! It answers `GET` and `HEAD` of `/metrics` and nothing else, to a bounded number of clients at once, each for a bounded time.
 
+mod prometheus;
 mod text;
 
 use std::io::{Read, Write};
@@ -75,25 +77,21 @@ fn left(deadline: Instant) -> std::io::Result<Duration> {
 fn answer(mut tcp: TcpStream, deadline: Instant, counters: &Counters) -> std::io::Result<()> {
     let mut request = Vec::new();
     let mut piece = [0; 1024];
-    let (status, kind, body) = loop {
+    let answer = loop {
         tcp.set_read_timeout(Some(left(deadline)?))?;
         let len = tcp.read(&mut piece)?;
         request.extend_from_slice(&piece[..len]);
         if len == 0 {
             return Ok(());
         }
-        if request.windows(4).any(|window| window == b"\r\n\r\n") {
-            break respond(&request, counters);
+        if let Some(end) = request.windows(4).position(|window| window == b"\r\n\r\n") {
+            break respond(&String::from_utf8_lossy(&request[..end]), counters);
         }
         if request.len() > REQUEST_BYTES_MAX {
-            break ("431 Request Header Fields Too Large", "text/plain", "the request is too long\n".to_owned());
+            break Answer::refused("431 Request Header Fields Too Large", "the request is too long\n");
         }
     };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    let answer = [head.as_bytes(), body.as_bytes()].concat();
+    let answer = answer.bytes();
     let mut rest = &answer[..];
     while !rest.is_empty() {
         tcp.set_write_timeout(Some(left(deadline)?))?;
@@ -103,33 +101,109 @@ fn answer(mut tcp: TcpStream, deadline: Instant, counters: &Counters) -> std::io
     Ok(())
 }
 
-/// The status, the content type and the body for a request.
-fn respond(request: &[u8], counters: &Counters) -> (&'static str, &'static str, String) {
-    let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|&byte| byte == b' ');
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
-    match (method, path) {
-        (b"GET", b"/metrics") => match text::encode(counters) {
-            Ok(text) => ("200 OK", text::CONTENT_TYPE, text),
-            Err(_) => ("500 Internal Server Error", "text/plain", "the numbers cannot be written\n".to_owned()),
-        },
-        (b"GET", _) => ("404 Not Found", "text/plain", "the numbers are at /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "text/plain", "only GET is understood\n".to_owned()),
+/// What is answered.
+struct Answer {
+    status: &'static str,
+    kind: &'static str,
+    /// For HEAD it is only measured (RFC 9110 9.3.2).
+    body: String,
+    is_head: bool,
+}
+
+impl Answer {
+    fn refused(status: &'static str, why: &str) -> Self {
+        Self { status, kind: "text/plain", body: why.to_owned(), is_head: false }
     }
+
+    fn bytes(&self) -> Vec<u8> {
+        let Self { status, kind, body, is_head } = self;
+        let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nVary: Accept\r\n{allow}Connection: close\r\n\r\n",
+            body.len()
+        );
+        if *is_head { head.into_bytes() } else { [head.as_bytes(), body.as_bytes()].concat() }
+    }
+}
+
+/// The answer to a request, of which this is the head.
+fn respond(head: &str, counters: &Counters) -> Answer {
+    let mut words = head.split('\r').next().unwrap_or_default().split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split('?').next().unwrap_or_default();
+    let answer = match (method, path) {
+        ("GET" | "HEAD", "/metrics") => match text::encode(counters) {
+            Ok(text) if prometheus::is_wanted(head) => Answer {
+                status: "200 OK",
+                kind: prometheus::CONTENT_TYPE,
+                body: prometheus::of_openmetrics(&text),
+                is_head: false,
+            },
+            Ok(body) => Answer { status: "200 OK", kind: text::CONTENT_TYPE, body, is_head: false },
+            Err(_) => Answer::refused("500 Internal Server Error", "the numbers cannot be written\n"),
+        },
+        ("GET" | "HEAD", _) => Answer::refused("404 Not Found", "the numbers are at /metrics\n"),
+        _ => Answer::refused("405 Method Not Allowed", "only GET and HEAD are understood\n"),
+    };
+    Answer { is_head: method == "HEAD", ..answer }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn answer(head: &str) -> String {
+        String::from_utf8(respond(head, &Counters::default()).bytes()).unwrap()
+    }
+
     #[test]
-    fn respond_knows_one_path_and_one_method() {
-        let status = |request: &str| respond(request.as_bytes(), &Counters::default()).0;
-        assert_eq!(status("GET /metrics HTTP/1.1\r\n\r\n"), "200 OK");
-        assert_eq!(status("GET /metrics?x=1 HTTP/1.1\r\n\r\n"), "200 OK");
-        assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "404 Not Found");
-        assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), "405 Method Not Allowed");
-        assert_eq!(status("\r\n\r\n"), "405 Method Not Allowed");
+    fn respond_knows_one_path_and_two_methods() {
+        for (request, status) in [
+            ("GET /metrics HTTP/1.1", "200 OK"),
+            ("GET /metrics?x=1 HTTP/1.1", "200 OK"),
+            ("HEAD /metrics HTTP/1.1", "200 OK"),
+            ("GET / HTTP/1.1", "404 Not Found"),
+            ("HEAD / HTTP/1.1", "404 Not Found"),
+            ("POST /metrics HTTP/1.1", "405 Method Not Allowed"),
+            ("", "405 Method Not Allowed"),
+        ] {
+            assert!(answer(request).starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}");
+        }
+        assert!(answer("PUT / HTTP/1.1").contains("\r\nAllow: GET, HEAD\r\n"));
+    }
+
+    #[test]
+    fn head_is_what_get_has_without_its_body() {
+        for path in ["/metrics", "/"] {
+            let (get, head) = (answer(&format!("GET {path} HTTP/1.1")), answer(&format!("HEAD {path} HTTP/1.1")));
+            let (of_get, body) = get.split_once("\r\n\r\n").unwrap();
+            assert!(head.ends_with("\r\n\r\n") && !body.is_empty(), "{head}");
+            let lines = |head: &str| head.trim_end().lines().map(str::to_owned).collect::<Vec<_>>();
+            // The numbers of a moment later may be longer by a digit.
+            let without_length =
+                |head| lines(head).into_iter().filter(|line| !line.starts_with("Content-Length")).collect::<Vec<_>>();
+            assert_eq!(without_length(&head), without_length(of_get));
+            assert!(head.contains("\r\nContent-Length: "), "{head}");
+        }
+    }
+
+    #[test]
+    fn prometheus_text_is_given_to_those_who_ask_for_it() {
+        let plain = answer("GET /metrics HTTP/1.1\r\nAccept: text/plain;version=0.0.4");
+        assert!(plain.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{plain}");
+        assert!(plain.contains("\n# TYPE inhaul_connections_total counter\n"), "{plain}");
+        assert!(!plain.contains("# UNIT") && !plain.contains("# EOF"), "{plain}");
+        let open = answer("GET /metrics HTTP/1.1\r\nAccept: */*");
+        assert!(open.contains("application/openmetrics-text") && open.ends_with("# EOF\n"), "{open}");
+        // Every family is described before its samples, and by their name.
+        let (_, body) = plain.split_once("\r\n\r\n").unwrap();
+        let mut described = "";
+        for line in body.lines() {
+            match line.strip_prefix("# TYPE ") {
+                Some(rest) => described = rest.split_once(' ').unwrap().0,
+                None if line.starts_with('#') => {}
+                None => assert_eq!(line.split(['{', ' ']).next(), Some(described), "{line}"),
+            }
+        }
     }
 }

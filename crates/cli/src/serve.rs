@@ -90,7 +90,8 @@ pub(crate) struct Serve {
     /// How long transfers may continue after SIGTERM or Ctrl-C, in seconds; a second signal ends them at once
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
     grace: u16,
-    /// Offer numbers about this server at http://ADDRESS:PORT/metrics, in the OpenMetrics format [default: nowhere]
+    /// Offer numbers about this server at http://ADDRESS:PORT/metrics, as OpenMetrics or, if asked for, as Prometheus's
+    /// text [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, help_heading = SERVER)]
     metrics: Option<SocketAddr>,
     /// Fix a parameter of transport protocols; clients cannot change it. Can be repeated

@@ -224,6 +224,10 @@ fn metrics_count_what_happens_and_hostile_readers_hold_nothing_up() {
     let long = || ask(address, &[b'x'; 9000]);
     assert!(wait_for(PATIENCE, || long().starts_with("HTTP/1.1 431")), "{}", long());
     assert!(ask(address, b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    let head = ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "{head}");
+    let plain = ask(address, b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n");
+    assert!(plain.contains("version=0.0.4") && !plain.contains("# EOF"), "{plain}");
     assert!(ask(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     assert!(server.readings().threads < 40, "{}", server.readings().threads);
     drop(silent);
