@@ -84,11 +84,11 @@ pub(super) fn checksum_lists() -> Vec<Vec<u8>> {
     let ours = Checksums { format, algorithm: Algorithm::Blake3, files: vec![file] }.write();
     let weak = [
         "25f9e794323b453885f5181f1b624d0b  a\n25f9e794323b453885f5181f1b624d0b *b\n",
-        "MD5 (a) = 25f9e794323b453885f5181f1b624d0b\nMD5 (b) = JfnnlDI7RTiF9RgfG2JNCw==\n",
+        "MD5 (a) = 25f9e794323b453885f5181f1b624d0b\nMD5(b)= JfnnlDI7RTiF9RgfG2JNCw==\n",
         "adler32:091e01de  a\nadler32:091e01de  ./b\n",
         "crc32c:4waSgw== a\n",
         "; by hand\na cbf43926\nb c CBF43926\n",
-        // What the user says of this one, the last kind, makes it a list.
+        // What the user says of this one makes it a list: it is the one of Adler-32 by its place.
         "091e01de  a\n",
     ];
     let foreign = [plain, tagged, long].into_iter().chain(weak.map(str::to_owned)).map(String::into_bytes);

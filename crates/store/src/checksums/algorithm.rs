@@ -103,7 +103,12 @@ impl Algorithm {
     /// The one that somebody means, however it is written: `sha256`, `SHA-256`, `CRC32C`, `crc-32c`, `adler32`.
     pub fn named(text: &str) -> Option<Self> {
         let plain: String = text.chars().filter(|c| !matches!(c, '-' | '_' | '/')).take(16).collect();
-        Self::all().find(|algorithm| algorithm.name().eq_ignore_ascii_case(&plain))
+        let plain = match plain.to_ascii_lowercase() {
+            // OpenSSL tells them from SHA-3 so.
+            name if matches!(name.as_str(), "sha2256" | "sha2512") => name.replacen("sha2", "sha", 1),
+            name => name,
+        };
+        Self::all().find(|algorithm| algorithm.name() == plain)
     }
 
     /// What it is good for, in words for people, as `MD5: finds damage, not lies`. `None` where it proves what is
@@ -181,6 +186,7 @@ mod tests {
             ("SHA1", Algorithm::Sha1),
             ("SHA-256", Algorithm::Sha256),
             ("sha_512", Algorithm::Sha512),
+            ("SHA2-512", Algorithm::Sha512),
             ("crc32c", Algorithm::Crc32c),
             ("CRC-32C", Algorithm::Crc32c),
             ("crc32", Algorithm::Crc32),

@@ -115,17 +115,28 @@ fn plain(line: &[u8], number: usize, assumed: Option<Algorithm>) -> Parsed {
     Ok(path.map(|path| (algorithm, FileSum { path, size: None, checksum })))
 }
 
-/// `SHA256 (PATH) = HASH`: what `--tag`, and BSD, write.
+/// `SHA256 (PATH) = HASH`: what `--tag`, and BSD, write; and `SHA2-256(PATH)= HASH`, as `openssl dgst` does.
 fn tagged(line: &[u8], number: usize) -> Parsed {
     let (is_escaped, line) = escape_mark(line);
-    let open = line.windows(2).position(|window| window == b" (");
-    let close = line.windows(4).rposition(|window| window == b") = ");
-    let Some((open, close)) = open.zip(close).filter(|(open, close)| open + 2 <= *close) else { return Ok(None) };
-    let Some(checksum) = read_sum(&line[close + 4..]) else { return Ok(None) };
-    let Some(algorithm) = named(&line[..open], number)? else { return Ok(None) };
+    match between(line, b" (", b") = ") {
+        Some(parts) => tagged_by(parts, is_escaped, number),
+        None => between(line, b"(", b")= ").map_or(Ok(None), |parts| tagged_by(parts, is_escaped, number)),
+    }
+}
+
+/// What stands before the first `open`, between it and the last `close`, and behind that.
+fn between<'l>(line: &'l [u8], open: &[u8], close: &[u8]) -> Option<[&'l [u8]; 3]> {
+    let start = line.windows(open.len()).position(|window| window == open)?;
+    let end = line.windows(close.len()).rposition(|window| window == close)?;
+    (start + open.len() <= end).then(|| [&line[..start], &line[start + open.len()..end], &line[end + close.len()..]])
+}
+
+fn tagged_by([name, path, digits]: [&[u8]; 3], is_escaped: bool, number: usize) -> Parsed {
+    let Some(checksum) = read_sum(digits) else { return Ok(None) };
+    let Some(algorithm) = named(name, number)? else { return Ok(None) };
     // It says what it is, so it is nothing else.
     let wrong = ChecksumsError::Line(number);
-    let path = unescape(&line[open + 2..close], is_escaped).map(without_dot);
+    let path = unescape(path, is_escaped).map(without_dot);
     let path = path.filter(|_| checksum.len() == algorithm.bytes()).ok_or(wrong)?;
     Ok(Some((algorithm, FileSum { path, size: None, checksum })))
 }

@@ -74,6 +74,7 @@ const PUBLISHED: &[(&str, Algorithm)] = &[
     ("25f9e794323b453885f5181f1b624d0b *d/a b\n", Algorithm::Md5),
     ("25f9e794323b453885f5181f1b624d0b\t./d/a b\r\n", Algorithm::Md5),
     ("MD5 (d/a b) = 25f9e794323b453885f5181f1b624d0b\n", Algorithm::Md5),
+    ("MD5(./d/a b)= 25f9e794323b453885f5181f1b624d0b\n", Algorithm::Md5),
     ("md5:25f9e794323b453885f5181f1b624d0b d/a b\n", Algorithm::Md5),
     ("JfnnlDI7RTiF9RgfG2JNCw==  d/a b\n", Algorithm::Md5),
     ("f7c3bc1d808e04732adf679965ccc34ca7ae3441  d/a b\n", Algorithm::Sha1),
