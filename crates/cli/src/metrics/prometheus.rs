@@ -96,6 +96,14 @@ mod tests {
     }
 
     #[test]
+    fn any_head_is_taken() {
+        let head = b"GET /metrics HTTP/1.1\r\nAccept: text/*;q=0.5 , application/openmetrics-text; q=1e9,*/*;q=-1\r\n";
+        let mut mutator = inhaul_fuzz::Mutator::new(1, 0, vec![head.to_vec()]);
+        let wanted = (0..2000).filter(|_| is_wanted(&String::from_utf8_lossy(&mutator.next_input()))).count();
+        assert!(0 < wanted && wanted < 2000, "{wanted}");
+    }
+
+    #[test]
     fn families_are_named_as_their_samples_are() {
         let open = "# HELP a Bytes.\n# TYPE a counter\n# UNIT a bytes\na_total{of=\"x\"} 1\na_total{of=\"y\"} 2\n\
                     # HELP b Open.\n# TYPE b gauge\nb 3\n# HELP c The program.\n# TYPE c info\nc_info{version=\"1\"} 1\n# EOF\n";
