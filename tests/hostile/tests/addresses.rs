@@ -1,7 +1,5 @@
 //! A server with several addresses that listens on all of them: what is asked at one of them is answered from it, or
 //! else no datagram would come through. And addresses of a link, which mean nothing without the interface.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
 use std::time::Duration;
