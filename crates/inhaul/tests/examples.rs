@@ -1,5 +1,4 @@
 //! The examples, as programs: one serves, the other reads from it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

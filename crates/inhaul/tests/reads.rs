@@ -1,5 +1,4 @@
 //! Reads of parts of data sets, from real servers over loopback, beside the files themselves.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,9 @@
 //! Packet captures, read back by a strict parser of pcapng (draft-ietf-opsawg-pcapng).
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod common;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use common::{BLOCK, Collector, ConstantSender, HEAD};
+use crate::common::{BLOCK, Collector, ConstantSender, HEAD};
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_link::{LinkSpec, QueueLimit};
 use inhaul_sim::{HostSpec, Pattern, Simulation, Topology, Transfer, UdpTraffic};

@@ -1,10 +1,7 @@
 //! The simulator with a tiny protocol of its own: what arrives, when, what is lost and where, and that a run can be
 //! repeated.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-mod common;
-
-use common::{BLOCK, Collector, ConstantSender, HEAD};
+use crate::common::{BLOCK, Collector, ConstantSender, HEAD};
 use inhaul_base::{Bitrate, Probability, Span, Time};
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
 use inhaul_sim::{

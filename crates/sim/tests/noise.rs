@@ -1,11 +1,8 @@
 //! Hosts with noise: what is late, by how much, and what stays exact.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{BLOCK, Collector, ConstantSender};
+use crate::common::{BLOCK, Collector, ConstantSender};
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_link::{LinkSpec, QueueLimit};
 use inhaul_sim::{HostNoise, HostSpec, NodeId, Simulation, Stall, Topology, TopologyError, Transfer, TransferId};

@@ -1,11 +1,8 @@
 //! Hosts with a scheduler: when their process runs, what is lost meanwhile, and what its endpoints are told before.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Collector, ConstantSender};
+use crate::common::{Collector, ConstantSender};
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_link::{LinkSpec, QueueLimit};
 use inhaul_sim::{

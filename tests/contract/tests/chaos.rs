@@ -1,6 +1,5 @@
 //! Chaos drawn from seeds, a few of them; `cargo run --release -p inhaul-contract-tests --example chaos -- 0..10000`
 //! tries many.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use inhaul_contract_tests::chaos::{Outcome, Plan, run};
 

@@ -1,6 +1,5 @@
 //! What every registered protocol must do, whatever its control law. A protocol that is added to the registry is tried
 //! here without a line being written.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

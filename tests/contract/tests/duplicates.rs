@@ -1,7 +1,6 @@
 //! What every registered protocol must do with datagrams that the network brings twice: count them as copies, and as
 //! nothing else. Three flows share an access link whose queue is full.
-//! Each test prints what it measured; `cargo test --test duplicates -- --nocapture` shows it.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+//! Each test prints what it measured; `cargo test -p inhaul-contract-tests duplicates:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_contract_tests::{ENDLESS, Scene, SenderSpec, Spec, jain, protocols};

@@ -1,6 +1,5 @@
 //! A path that was probed before its flow was there: data comes one round trip after the flow was accepted, and no
 //! other probe leaves before. Every protocol is tried.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::net::SocketAddr;
 

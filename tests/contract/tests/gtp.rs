@@ -1,6 +1,5 @@
 //! GTP end to end in virtual time: delivery under every kind of ill treatment, and senders that die.
-//! Each test prints what it measured; `cargo test --test gtp -- --nocapture` shows it.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+//! Each test prints what it measured; `cargo test -p inhaul-contract-tests gtp:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_contract_tests::{MIB, Scene, SenderSpec, Spec};

@@ -1,6 +1,5 @@
 //! GTP end to end in virtual time: fairness, start-up, capacities that change, limits.
-//! Each test prints what it measured; `cargo test --test gtp_rates -- --nocapture` shows it.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+//! Each test prints what it measured; `cargo test -p inhaul-contract-tests gtp_rates:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_contract_tests::{ENDLESS, MIB, Scene, SenderSpec, Spec, jain};

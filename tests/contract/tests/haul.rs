@@ -1,5 +1,4 @@
 //! A protocol that no registry has hauls files through the mover: nothing there knows any protocol by name.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::mpsc::channel;
 

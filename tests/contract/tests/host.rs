@@ -1,7 +1,6 @@
 //! A receiver whose host has pauses, and foresees them, or says what it can take in (rbudp-plus-2006 3 and 4, and
 //! gtp-2004 2).
-//! Each test prints what it measured; `cargo test --test host -- --nocapture` shows it.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! Each test prints what it measured; `cargo test -p inhaul-contract-tests host:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_contract_tests::{Forewarned, MIB, Scene, SenderSpec, Spec};

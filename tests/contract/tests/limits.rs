@@ -1,7 +1,6 @@
 //! What a user sets must hold: R_send at the sender, also of single clients, C_r at the receiver, R_app for a flow, headers included, for one
 //! flow and for three, also when it changes in mid-transfer. Every registered protocol is tried; each test prints what
 //! it measured.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::ops::Range;
 

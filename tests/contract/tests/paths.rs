@@ -1,6 +1,5 @@
 //! What changes on the way in mid-transfer: packets that were fine do not pass any more. Every registered protocol is
 //! tried.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_contract_tests::{ENDLESS, Scene, SenderSpec, Spec};

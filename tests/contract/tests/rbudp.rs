@@ -1,5 +1,4 @@
 //! What RBUDP claims of itself: its time can be predicted.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use inhaul_base::{Bitrate, Probability, Span};
 use inhaul_contract_tests::{GIVEN_RATE, Scene, SenderSpec, Spec};

@@ -1,6 +1,5 @@
 //! The TCP family in the simulator: what the RFCs and papers say of it must come out.
-//! Each test prints what it measured; `cargo test -p inhaul-contract-tests --test tcp -- --nocapture` shows it.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+//! Each test prints what it measured; `cargo test -p inhaul-contract-tests tcp:: -- --nocapture` shows it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! UDT in the simulator: fast and fair, as udt-2004 section 1 defines it.
-//! Each test prints what it measured; `cargo test -p inhaul-contract-tests --test udt -- --nocapture` shows it.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+//! Each test prints what it measured; `cargo test -p inhaul-contract-tests udt:: -- --nocapture` shows it.
 
 use inhaul_base::Bitrate;
 use inhaul_contract_tests::{ENDLESS, Scene, SenderSpec, Spec, jain};

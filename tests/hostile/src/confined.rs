@@ -17,17 +17,19 @@ const SECONDS_MAX: &str = "400";
 /// What `@system-service` without `@privileged` allows.
 const SYSTEM_SERVICE: &str = include_str!("../systemd/system-service.x86_64");
 
-/// Runs the tests of this file again, those whose names contain one of `names` (none: all), in a process that may not
-/// call `openat2`, nor may the processes that it starts. To be called by a test called `all_again_without_openat2`.
-pub fn again_without_openat2(names: &[&str]) {
+/// Runs the tests of a topic again (`module` is its `module_path!()`), those whose names begin with one of `names`
+/// (none: all), in a process that may not call `openat2`, nor may the processes that it starts. To be called by a test
+/// called `all_again_without_openat2`.
+pub fn again_without_openat2(module: &str, names: &[&str]) {
     const NAME: &str = "all_again_without_openat2";
     if std::env::var_os(WITHOUT_OPENAT2).is_some() {
         let opened = rustix::fs::openat2(CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::empty());
         assert!(matches!(opened, Err(Errno::NOSYS)), "{opened:?}");
         return;
     }
-    let names = names.iter().map(|name| (*name).to_owned()).chain((!names.is_empty()).then(|| NAME.to_owned()));
-    let names: Vec<String> = names.collect();
+    let topic = module.split_once("::").map_or("", |(_program, topic)| topic);
+    let names = names.iter().copied().chain([if names.is_empty() { "" } else { NAME }]);
+    let names: Vec<String> = names.map(|name| format!("{topic}::{name}")).collect();
     // The filter holds for one thread, and for the processes that it starts.
     let again = std::thread::spawn(move || {
         let program = filter(vec![(libc::SYS_openat2, Vec::new())], SeccompAction::Allow, refuse(Errno::NOSYS));

@@ -23,12 +23,17 @@ fn program() -> &'static Path {
     PROGRAM.get_or_init(|| std::env::var_os("INHAUL").map_or_else(build, PathBuf::from))
 }
 
-/// Builds the program as these tests were built, beside them.
+/// The program beside these tests, built as they were unless it is of today.
 fn build() -> PathBuf {
     // TARGET/PROFILE/deps/TEST
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).expect("cargo puts tests into TARGET/PROFILE/deps");
     let target = profile.parent().expect("cargo puts profiles into TARGET");
+    let program = profile.join("inhaul");
+    // Cargo alone would build what is there already again: of one package, other features are asked of what it uses.
+    if is_of_today(&program) {
+        return program;
+    }
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--quiet", "--package", "inhaul-cli", "--target-dir"]).arg(target);
     if profile.ends_with("release") {
@@ -36,7 +41,24 @@ fn build() -> PathBuf {
     }
     let built = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
     assert!(built.success(), "the program could not be built");
-    profile.join("inhaul")
+    program
+}
+
+/// Whether no source of a program has changed since it was built.
+fn is_of_today(program: &Path) -> bool {
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let Some(built) = changed(program) else { return false };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut left = ["crates", "experiments", "Cargo.toml", "Cargo.lock"].map(|name| root.join(name)).to_vec();
+    while let Some(path) = left.pop() {
+        if let Ok(entries) = std::fs::read_dir(&path) {
+            // A crate's own tests are no part of the program.
+            left.extend(entries.flatten().map(|entry| entry.path()).filter(|path| !path.ends_with("tests")));
+        } else if changed(&path).is_none_or(|time| time > built) {
+            return false;
+        }
+    }
+    true
 }
 
 /// The directory of the keys of this process's tests.

@@ -1,12 +1,10 @@
 //! A server with several addresses that listens on all of them: what is asked at one of them is answered from it, or
 //! else no datagram would come through. And addresses of a link, which mean nothing without the interface.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
 use std::time::Duration;
 
-use inhaul_hostile_tests::{Namespace, Network, Outcome, Scratch, Server, Start, figures, inhaul, noise};
+use inhaul_hostile_tests::{Namespace, Network, Outcome, Scratch, Server, Start, figures, inhaul, noise, wait_for};
 
 /// How long each command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -101,8 +99,10 @@ fn an_address_of_a_link_can_be_listened_on() {
     let Some((_network, client, server)) = two_hosts() else { return };
     let places = Places::new();
     let served = places.serve(&server, &["--listen", &format!("[fe80::2%s0]:{PORT}")]);
-    let said = served.running.stdout();
-    assert!(said.contains(&format!("inhaul://[fe80::2%s0]:{PORT}/")), "what is printed has no interface: {said}");
+    // The address comes a moment after the line by which the server is known to listen.
+    let address = format!("inhaul://[fe80::2%s0]:{PORT}/");
+    let is_printed = wait_for(PATIENCE, || served.running.stdout().contains(&address));
+    assert!(is_printed, "what is printed has no interface: {}", served.running.stdout());
     places.get_and_put(&client, "[fe80::2%c0]");
     figures("--listen '[fe80::2%s0]:4321'", "get and put over UDP");
 }

@@ -3,8 +3,6 @@
 //!
 //! `INHAUL_CHAOS_TRANSFERS` says how many; `INHAUL_HOSTILE_SEED` is the first seed. The plan of one that failed is made
 //! again by its seed and one transfer; what the processes are doing when a blow comes is not.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

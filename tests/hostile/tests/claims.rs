@@ -1,6 +1,4 @@
 //! What sizes claim: memory and time must follow what has come and what is stored.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};

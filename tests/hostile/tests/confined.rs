@@ -1,6 +1,4 @@
 //! The program where system calls are filtered: as the packaged service, and without `openat2`.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,6 +1,4 @@
 //! Networks that damage datagrams, and files that are not what they were.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 

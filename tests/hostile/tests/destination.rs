@@ -1,6 +1,4 @@
 //! Servers that choose names, destinations that are not what they seem, and programs that meddle with what lands.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
@@ -137,5 +135,5 @@ fn a_partial_file_that_is_a_name_of_another_file() {
 
 #[test]
 fn all_again_without_openat2() {
-    inhaul_hostile_tests::again_without_openat2(&[]);
+    inhaul_hostile_tests::again_without_openat2(module_path!(), &[]);
 }

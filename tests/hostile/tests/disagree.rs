@@ -3,8 +3,6 @@
 //!
 //! What has to come of a case is counted here by itself, from what each mirror says. No byte comes that more than half
 //! of those who speak do not have; none comes twice that was right; nobody is waited for beyond his patience.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

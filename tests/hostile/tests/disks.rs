@@ -1,6 +1,4 @@
 //! Destinations that fill up, turn read-only or go away in the middle of a transfer.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Content that comes with the description of its data set: what a client makes of it, right or wrong.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{IoSlice, Read};
 use std::net::TcpStream;

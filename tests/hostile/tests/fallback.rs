@@ -1,7 +1,5 @@
 //! Networks that do not pass UDP, at first, for a while or at one mirror: data comes over TLS streams to the control
 //! port, and over UDP again when it passes. And peers that abuse those streams.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

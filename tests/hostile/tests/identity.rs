@@ -1,6 +1,4 @@
 //! Strangers, tokens that are used for more than they give, servers that are not the right ones, and half a handshake.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -604,5 +602,5 @@ fn what_is_asked_for_comes_without_a_word_from_the_server() {
 
 #[test]
 fn all_again_without_openat2() {
-    inhaul_hostile_tests::again_without_openat2(&["a_token", "a_copy", "a_stranger"]);
+    inhaul_hostile_tests::again_without_openat2(module_path!(), &["a_token", "a_copy", "a_stranger"]);
 }

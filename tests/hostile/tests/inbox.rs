@@ -1,6 +1,4 @@
 //! Puts that would lead out of the inbox, or hurt what is in it.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::os::unix::fs::symlink;
 use std::time::Duration;
@@ -130,5 +128,5 @@ fn a_set_user_id_file() {
 
 #[test]
 fn all_again_without_openat2() {
-    inhaul_hostile_tests::again_without_openat2(&[]);
+    inhaul_hostile_tests::again_without_openat2(module_path!(), &[]);
 }

@@ -1,6 +1,4 @@
 //! Ends and stops of processes at random times: what is under a final name is right, and the same command goes on.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;
 use std::time::Duration;

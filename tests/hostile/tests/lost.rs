@@ -1,6 +1,4 @@
 //! Servers, connections and networks that are gone for a while: the same process goes on from what has come.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,6 +1,4 @@
 //! Mirrors that are silent, drip, lie or send garbage: the others bring what they would have brought.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 

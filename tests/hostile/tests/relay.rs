@@ -1,6 +1,4 @@
 //! Networks that duplicate, reorder, lose, cut and invent datagrams, and flip bits of the session's TCP.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! Rights that are asked for before work, that keep their scope, and that end; places that one client cannot keep.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;

@@ -1,6 +1,4 @@
 //! Sealed datagrams: forged, replayed, reordered, cut, changed and read on the way; and who may leave them in the clear.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,5 @@
 //! What a server sends, and where to: rates beyond all reason, ports that never answered, receivers that fall silent,
 //! paths whose MTU falls.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::net::UdpSocket;
 use std::sync::mpsc::{self, RecvTimeoutError};

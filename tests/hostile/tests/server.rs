@@ -1,7 +1,5 @@
 //! What anonymous clients cost a server, and whether it serves others meanwhile: places, descriptors, memory,
 //! restarts.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,6 +1,4 @@
 //! A server as a service: sockets of a service manager, restarts, rights that end, limits, metrics.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,7 +1,5 @@
 //! Files that change at their source while they are fetched, or that never come right: each ends itself, and the rest
 //! lands.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -156,5 +154,5 @@ fn a_file_that_comes_in_wrong_three_times_ends_itself() {
 
 #[test]
 fn all_again_without_openat2() {
-    inhaul_hostile_tests::again_without_openat2(&[]);
+    inhaul_hostile_tests::again_without_openat2(module_path!(), &[]);
 }

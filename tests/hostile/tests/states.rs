@@ -1,7 +1,5 @@
 //! Sessions that keep to no order: what a server and a client do with frames, messages and datagrams that nobody
 //! expects.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

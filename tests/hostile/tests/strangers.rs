@@ -1,7 +1,5 @@
 //! What somebody without a right, or with a small one, can have a server do: frames that mean nothing, frames without
 //! an end, threads, tables, lines of a log. And what a server can have a client do.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs::{Permissions, metadata, set_permissions};
 use std::net::{SocketAddr, TcpStream};

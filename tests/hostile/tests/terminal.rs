@@ -1,7 +1,5 @@
 //! What the program prints: nothing that a peer has chosen is obeyed by a terminal, and what cannot be printed ends
 //! nothing, or is an error.
-#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,0 +1,5 @@
+//! The laboratory as its users see it.
+
+mod experiments;
+mod kernel_laws;
+mod runs;

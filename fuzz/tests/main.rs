@@ -1,0 +1,4 @@
+//! Bounded fuzz runs on stable Rust.
+
+mod flood;
+mod smoke;
