@@ -3,7 +3,7 @@
 //!
 //! `cargo build --release -p inhaul-sim --example hops && time target/release/examples/hops [PAIRS [SECONDS]]`
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/common.rs"]
 mod common;
 
 use common::{Collector, ConstantSender};
