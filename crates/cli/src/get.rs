@@ -25,7 +25,7 @@ inhaul get [OPTIONS] <SOURCE>... <DEST>
 pub(crate) const EXAMPLES: &str = "\
 A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offers. The
 'inhaul://' may be left out. More hosts, after commas, are mirrors of the same data set.
-In PATH, write % as %25. docs/coming-from.md has the words of rsync, aria2 and others.
+In PATH, write % as %25.
 A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
 DEST says where the data lands. Existing files do not change this:

@@ -54,8 +54,12 @@ impl fmt::Display for Hint {
     }
 }
 
-/// As one word of a shell's command line.
+/// As one word of a shell's command line. What no shell obeys stays as it is, to be read more easily.
 pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%@+".contains(c);
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
     shlex::try_quote(word).map_or_else(|_| word.to_owned(), std::borrow::Cow::into_owned)
 }
 

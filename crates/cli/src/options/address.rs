@@ -139,7 +139,7 @@ fn explained(error: SourceError, text: &str, whole: &str) -> Wrong {
     let rest = address.strip_prefix(SCHEME).unwrap_or(address);
     let (hosts, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     let right = match &error {
-        SourceError::Ticket(_) => {
+        SourceError::Ticket(_) | SourceError::TicketCount { .. } => {
             let joined: String = ticket.split_whitespace().collect();
             let bare = joined.trim_end_matches(PUNCTUATION);
             let is_name = ticket.contains('/') || ticket.len() < TICKET_CHARS_MIN;
