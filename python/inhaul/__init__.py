@@ -547,20 +547,28 @@ class Read:
 class Server:
     """A server of files on this host, for tests and for programs that offer data. A context manager.
 
+    :param paths: directories and files, whose names paths of addresses begin with: ``NAME/PATH``. The name of a single
+        one may be left out. A mapping gives names of its own, which are never left out.
     :param public: whether everybody may list and read; without a ``state`` nobody else is let in.
     :param state: directory of the server's key, of the keys and tokens that it lets in, and of its audit log.
     """
 
     def __init__(
         self,
-        paths: _Path | Sequence[_Path],
+        paths: _Path | Sequence[_Path] | Mapping[str, _Path],
         *,
         listen: str = "127.0.0.1:0",
         public: bool = False,
         state: _Path | None = None,
         send_rate: str | None = None,
     ) -> None:
-        all_of = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        all_of: list[tuple[str | None, _Path]]
+        if isinstance(paths, str | os.PathLike):
+            all_of = [(None, paths)]
+        elif isinstance(paths, Mapping):
+            all_of = list(paths.items())
+        else:
+            all_of = [(None, path) for path in paths]
         self._server = _inhaul.Server.start(all_of, listen, public, state, send_rate).result()
 
     def __enter__(self) -> Self:

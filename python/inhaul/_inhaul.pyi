@@ -90,7 +90,7 @@ class Read:
 class Server:
     @staticmethod
     def start(
-        paths: Sequence[str | PathLike[str]],
+        paths: Sequence[tuple[str | None, str | PathLike[str]]],
         listen: str,
         public: bool,
         state: str | PathLike[str] | None,

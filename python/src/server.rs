@@ -42,7 +42,7 @@ impl PyServer {
     #[staticmethod]
     fn start(
         py: Python<'_>,
-        paths: Vec<PathBuf>,
+        paths: Vec<(Option<String>, PathBuf)>,
         listen: &str,
         public: bool,
         state: Option<PathBuf>,
@@ -50,8 +50,11 @@ impl PyServer {
     ) -> PyResult<PyJob> {
         let listen = address(listen).ok_or_else(|| usage(&format!("'{listen}' is no address and port")))?;
         let mut builder = Server::builder().listen(listen);
-        for path in paths {
-            builder = builder.offer(path);
+        for (name, path) in paths {
+            builder = match name {
+                Some(name) => builder.offer_as(&name, path),
+                None => builder.offer(path),
+            };
         }
         if public {
             builder = builder.public();

@@ -13,7 +13,7 @@ use inhaul_mover::{
 
 use crate::exit::{self, Failure};
 use crate::options::{
-    OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, listen_address, net_options, seconds,
+    self, OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, listen_address, net_options, seconds,
 };
 use crate::output::{announce, to_json, warn};
 use crate::own_address::host_of;
@@ -50,7 +50,7 @@ pub(crate) struct Bench {
     #[arg(value_parser = listen_address, help_heading = SERVER)]
     listen: SocketAddr,
     #[arg(help = "Servers to measure with, as HOST[:PORT]")]
-    #[arg(required_unless_present = "server", value_name = "HOST[:PORT]")]
+    #[arg(required_unless_present = "server", value_name = "HOST[:PORT]", value_parser = options::server)]
     servers: Vec<Server>,
     /// Duration of the measurement, in seconds
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10.0, conflicts_with = "bytes", value_parser = seconds)]

@@ -1,14 +1,17 @@
 //! `inhaul copy`.
 
+use std::path::Path;
+
 use clap::Args;
 use inhaul_base::Bitrate;
-use inhaul_mover::{CopyOptions, Destination, NamedBy, Source, SourceError};
+use inhaul_mover::{CopyOptions, Destination, NamedBy, Source};
 
 use crate::exit::Failure;
-use crate::options::{Carrier, FILES, RATES, Retry, Security, Selection, Wire, net_options};
+use crate::options::{self, Carrier, FILES, RATES, Retry, Security, Selection, Wire, net_options};
 use crate::signals::stop_on_signals;
 use crate::transfer::{self, Output};
 use crate::trust;
+use crate::wrong::{Mend, Wrong};
 
 pub(crate) const USAGE: &str = "inhaul copy [OPTIONS] <SOURCE>... <DEST>";
 
@@ -86,12 +89,22 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
 }
 
 impl Copy {
-    fn split_places(&self) -> Result<(Vec<Source>, Destination), Failure> {
-        let usage = |error: SourceError| Failure::usage(error.to_string());
-        let Some((destination, sources)) = self.places.split_last() else {
-            return Err(Failure::usage("name what to copy, and where to"));
+    pub(crate) fn split_places(&self) -> Result<(Vec<Source>, Destination), Wrong> {
+        let none = || Wrong::new("name what to copy, and where to");
+        let (destination, sources) = self.places.split_last().ok_or_else(none)?;
+        let is_local = |place: &str| {
+            let is_path = place.starts_with(['/', '.', '~']) || Path::new(place).exists();
+            is_path && !options::is_remote(place)
         };
-        let sources = sources.iter().map(|source| source.parse()).collect::<Result<_, _>>().map_err(usage)?;
-        Ok((sources, destination.parse().map_err(usage)?))
+        if is_local(destination) {
+            let message = format!("'{destination}' is here: 'inhaul get' fetches to this host, 'copy' to a server");
+            return Err(Wrong::new(message).with(Mend::Command("get")));
+        }
+        if let Some(path) = sources.iter().find(|source| is_local(source)) {
+            let message = format!("'{path}' is here: 'inhaul put' sends from this host, 'copy' from a server");
+            return Err(Wrong::new(message).with(Mend::Command("put")));
+        }
+        let sources = sources.iter().map(|text| options::source(text)).collect::<Result<_, _>>()?;
+        Ok((sources, options::destination(destination)?))
     }
 }

@@ -8,7 +8,7 @@ use inhaul_base::table::hanging;
 use inhaul_mover::{DoctorOptions, Finding, NamedBy, Server, Verdict};
 
 use crate::exit::{self, Failure};
-use crate::options::{OUTPUT, Security};
+use crate::options::{self, OUTPUT, Security};
 use crate::output::{announce, to_json};
 use crate::trust;
 
@@ -31,7 +31,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[arg(help = "Server whose path to this host is tested, as HOST[:PORT]; 'inhaul serve' must run there")]
-    #[arg(value_name = "HOST[:PORT]")]
+    #[arg(value_name = "HOST[:PORT]", value_parser = options::server)]
     server: Option<Server>,
     /// Rate that transfers should reach; costs are estimated for it [default: the interface's speed, or 1G if unknown]
     #[arg(long, value_name = "RATE", help_heading = "Check options")]

@@ -6,7 +6,9 @@ use inhaul_identity::{KeyError, KnownHostsError};
 use inhaul_mover::{ErrorKind, ErrorReport, MoveError, printable, without_secrets, without_tickets};
 use serde::Serialize;
 
+use crate::hint::{Hint, Next};
 use crate::output::{self, announce, say, to_json};
+use crate::wrong::Wrong;
 
 /// All data has come and is verified.
 pub(crate) const COMPLETE: u8 = 0;
@@ -31,8 +33,17 @@ pub(crate) struct Failure {
     message: Option<String>,
     /// Where to read more, for people.
     hint: Option<String>,
+    /// A command that may help.
+    command: Option<Suggestion>,
     /// Whether the requested JSON already contains it.
     reported: bool,
+}
+
+/// A command that may help: known by now, or by the words of the line that has failed.
+#[derive(Debug)]
+enum Suggestion {
+    Line(Hint),
+    After(Next),
 }
 
 /// What `--json` prints for a failure before there is anything else to report.
@@ -53,12 +64,17 @@ pub(crate) fn check_output() -> Result<(), Failure> {
 impl Failure {
     /// A failure that was not printed yet.
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: Some(message.into()), hint: None, reported: false }
+        Self { code, message: Some(message.into()), hint: None, command: None, reported: false }
     }
 
     /// The same, with a hint where to read more.
     pub(crate) fn with_hint(self, hint: String) -> Self {
         Self { hint: Some(hint), ..self }
+    }
+
+    /// The same, with a line that is right in the place of a wrong one.
+    pub(crate) fn with_line(self, line: Option<Hint>) -> Self {
+        Self { command: line.map(Suggestion::Line), ..self }
     }
 
     /// A wrong command line or setting.
@@ -68,12 +84,12 @@ impl Failure {
 
     /// A failure that is part of the printed output or JSON. `message` is printed on standard error as well.
     pub(crate) fn reported(code: u8, message: Option<String>) -> Self {
-        Self { code, message, hint: None, reported: true }
+        Self { code, message, hint: None, command: None, reported: true }
     }
 
     /// Prints it on standard error, and as JSON if that was requested. Returns the exit code.
     pub(crate) fn tell(self, json: bool) -> ExitCode {
-        let Self { code, message, hint, reported } = self;
+        let Self { code, message, hint, command, reported } = self;
         // What is wrong with words that the user wrote quotes them, and they may be secrets.
         let shown = |text: String| {
             if code == self::code(ErrorKind::Usage) { without_tickets(&text) } else { without_secrets(&text) }
@@ -81,6 +97,14 @@ impl Failure {
         let (message, hint) = (message.map(shown), hint.map(shown));
         if let Some(message) = &message {
             say(&format!("inhaul: {message}"));
+        }
+        let command = command.and_then(|command| match command {
+            Suggestion::Line(line) => Some(line),
+            Suggestion::After(next) => next.hint(&std::env::args_os().collect::<Vec<_>>()),
+        });
+        if let Some(command) = command {
+            // As it can be pasted: with a ticket that the user has written in the line that has failed.
+            say(&format!("Try:\n  {command}"));
         }
         if let Some(hint) = hint {
             say(&hint);
@@ -100,13 +124,20 @@ impl Failed {
 
 impl From<MoveError> for Failure {
     fn from(error: MoveError) -> Self {
-        Self::new(code(error.kind()), one_line(&error))
+        let next = Next::after(&error).map(Suggestion::After);
+        Self { command: next, ..Self::new(code(error.kind()), one_line(&error)) }
     }
 }
 
 /// The message of an error, on one line: it may have names in it that a peer has chosen.
 fn one_line(error: &MoveError) -> String {
     printable(error.to_string().as_bytes())
+}
+
+impl From<Wrong> for Failure {
+    fn from(wrong: Wrong) -> Self {
+        Self::usage(wrong.message)
+    }
 }
 
 impl From<KeyError> for Failure {
@@ -123,7 +154,8 @@ impl From<KnownHostsError> for Failure {
 
 /// The failure for an error that is in a report. The report was printed already if JSON was requested.
 pub(crate) fn reported(error: &MoveError) -> Failure {
-    Failure::reported(code(error.kind()), Some(one_line(error)))
+    let next = Next::after(error).map(Suggestion::After);
+    Failure { command: next, ..Failure::reported(code(error.kind()), Some(one_line(error))) }
 }
 
 /// The name of an exit code, as docs/exit-codes.md has it.

@@ -5,7 +5,34 @@ struct Answer {
     commands: &'static [&'static str],
     options: &'static [&'static str],
     text: &'static str,
+    /// What may make the line right; the first that does counts.
+    fixes: &'static [Fix],
 }
+
+/// A change to a command line that has an option of another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fix {
+    /// Without the option, and without a number behind it.
+    Drop,
+    /// Without the option and its value.
+    DropValue,
+    /// This word in the option's place.
+    Flag(&'static str),
+    /// This option with the same value.
+    Rename(&'static str),
+    /// This option, and the value as a rate in bits per second; it is in bytes.
+    Rate(&'static str),
+    /// The value as the last argument.
+    Last,
+    /// The value as the last argument, as a directory.
+    LastDirectory,
+    /// The value as the port of the servers.
+    Port,
+    /// The option's `--accept-new`, unless a ticket says what server it is.
+    Trust,
+}
+
+use Fix::{Drop, DropValue, Flag, Last, LastDirectory, Port, Rate, Rename, Trust};
 
 const TRANSFERS: &[&str] = &["get", "plan", "put", "copy"];
 const FETCHES: &[&str] = &["get", "plan", "copy"];
@@ -26,6 +53,12 @@ const LIMITS: &[&str] = &[
     "-b",
 ];
 
+/// What is said of flags that have a transfer go on.
+const CONTINUES: &str = "an interrupted transfer goes on when the same command is given again; no option is needed";
+/// What to do with files that exist.
+const EXISTING: &str =
+    "'--existing update' replaces older files, '--existing keep' replaces none, '--existing replace' all that differ";
+
 /// The first that fits counts.
 const ANSWERS: &[Answer] = &[
     // Rates.
@@ -33,114 +66,142 @@ const ANSWERS: &[Answer] = &[
         commands: RECEIVES,
         options: LIMITS,
         text: "--receive-rate 850M limits what this host takes in, --rate 850M limits each sender",
+        fixes: &[Rate("--receive-rate")],
     },
-    Answer { commands: &["put"], options: LIMITS, text: "--send-rate 850M limits what this host sends" },
+    Answer {
+        commands: &["put"],
+        options: LIMITS,
+        text: "--send-rate 850M limits what this host sends",
+        fixes: &[Rate("--send-rate")],
+    },
     Answer {
         commands: &["put"],
         options: &["--receive-rate"],
         text: "--send-rate 850M limits what this host sends; the server receives",
+        fixes: &[Rename("--send-rate")],
     },
-    Answer { commands: &["copy"], options: LIMITS, text: "--rate 850M limits each sender" },
+    Answer { commands: &["copy"], options: LIMITS, text: "--rate 850M limits each sender", fixes: &[Rate("--rate")] },
     Answer {
         commands: &["serve"],
         options: LIMITS,
         text: "--send-rate 850M limits what this host sends to all receivers together",
+        fixes: &[Rate("--send-rate")],
     },
-    Answer { commands: &["bench"], options: LIMITS, text: "--bitrate 850M (-b) limits each flow" },
+    Answer {
+        commands: &["bench"],
+        options: LIMITS,
+        text: "--bitrate 850M (-b) limits each flow",
+        fixes: &[Rename("--bitrate")],
+    },
     Answer {
         commands: &["doctor"],
         options: LIMITS,
         text: "--target-rate 10G names the rate that transfers should reach",
+        fixes: &[Rename("--target-rate")],
     },
     // What is carried.
     Answer {
         commands: TRANSFERS,
         options: &["-r", "-R", "--recursive"],
         text: "a directory comes with all that is in it; no option is needed",
+        fixes: &[Drop],
     },
     Answer {
         commands: RECEIVES,
         options: &["-a", "--archive"],
         text: "links, times and permissions are always kept; --owner and --xattrs keep more",
+        fixes: &[Drop],
     },
     Answer {
         commands: TRANSFERS,
         options: &["-a", "--archive"],
         text: "links, times and permissions are always kept; --xattrs keeps extended attributes too",
+        fixes: &[Drop],
     },
     Answer {
         commands: TRANSFERS,
         options: &["-l", "--links", "-t", "--times", "--perms", "--preserve", "-H", "--hard-links", "-S", "--sparse"],
         text: "links, times, permissions and holes are always kept",
+        fixes: &[Drop],
     },
     Answer {
         commands: TRANSFERS,
         options: &["-p"],
         text: "links, times, permissions and holes are always kept. For a port, write inhaul://HOST:5001/PATH",
+        fixes: &[Port, Drop],
     },
     Answer {
         commands: RECEIVES,
         options: &["-g", "--group", "--chown"],
-        text: "--owner (-o) keeps owner and group, by number",
+        text: "--owner keeps owner and group, by number",
+        fixes: &[Flag("--owner")],
     },
     Answer {
         commands: TRANSFERS,
         options: &["-A", "--acls", "-U", "--atimes"],
         text: "ACLs and access times are not carried",
+        fixes: &[Drop],
     },
-    Answer { commands: TRANSFERS, options: &["-L", "--copy-links"], text: "symbolic links are carried as links" },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-L", "--copy-links"],
+        text: "symbolic links are carried as links",
+        fixes: &[Drop],
+    },
     Answer {
         commands: TRANSFERS,
         options: &["-z", "--compress", "--compress-level", "--compressed"],
         text: "data is sent as it is, without compression",
+        fixes: &[Drop],
     },
     // What is there already.
     Answer {
         commands: TRANSFERS,
-        options: &[
-            "-u",
-            "--update",
-            "--ignore-existing",
-            "-I",
-            "--ignore-times",
-            "-N",
-            "--timestamping",
-            "--no-clobber",
-            "-f",
-            "--force",
-        ],
-        text: "'--existing update' replaces older files, '--existing keep' replaces none, '--existing replace' all that differ",
+        options: &["-u", "--update", "-N", "--timestamping"],
+        text: EXISTING,
+        fixes: &[Flag("--existing=update")],
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["--ignore-existing", "--no-clobber", "-nc"],
+        text: EXISTING,
+        fixes: &[Flag("--existing=keep")],
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-I", "--ignore-times", "-f", "--force", "--allow-overwrite"],
+        text: EXISTING,
+        fixes: &[Flag("--overwrite")],
     },
     Answer {
         commands: TRANSFERS,
         options: &["--delete", "--del", "--delete-before", "--delete-during", "--delete-after", "--delete-excluded"],
         text: "files at the destination are never deleted",
+        fixes: &[Drop],
     },
     Answer {
         commands: TRANSFERS,
-        options: &[
-            "-c",
-            "-C",
-            "--continue",
-            "--continue-at",
-            "--partial",
-            "--partial-dir",
-            "--append",
-            "--append-verify",
-            "--inplace",
-            "--resume",
-        ],
-        text: "an interrupted transfer goes on when the same command is given again; no option is needed",
+        options: &["-c", "--continue", "--partial", "--append", "--append-verify", "--inplace", "--resume"],
+        text: CONTINUES,
+        fixes: &[Drop],
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-C", "--continue-at", "--partial-dir"],
+        text: CONTINUES,
+        fixes: &[DropValue],
     },
     Answer {
         commands: &["put"],
         options: &["--checksum"],
         text: "put compares existing files by size and time; --overwrite replaces those that differ",
+        fixes: &[Drop],
     },
     Answer {
         commands: TRANSFERS,
         options: &["-V", "--check-integrity", "--verify"],
         text: "every byte is verified with BLAKE3; no option is needed",
+        fixes: &[Drop],
     },
     Answer {
         commands: REPORTS,
@@ -155,19 +216,27 @@ const ANSWERS: &[Answer] = &[
             "--connect-timeout",
         ],
         text: "--retry-for 10m says how long to keep trying, --retry-for 0 not to",
+        fixes: &[Drop],
     },
     // How it goes.
     Answer {
         commands: TRANSFERS,
         options: &["-P"],
         text: "progress is shown on a terminal and partial files are kept. For a port, write inhaul://HOST:5001/PATH",
+        fixes: &[Port, Drop],
     },
     Answer {
         commands: REPORTS,
         options: &["--progress", "--info", "--stats", "-#", "--progress-bar", "--show-progress", "--human-readable"],
         text: "progress is shown on a terminal; --json-stream prints it for programs",
+        fixes: &[Drop],
     },
-    Answer { commands: REPORTS, options: &["-s", "--silent", "--no-verbose"], text: "--quiet (-q) shows errors only" },
+    Answer {
+        commands: REPORTS,
+        options: &["-s", "--silent", "--no-verbose"],
+        text: "--quiet (-q) shows errors only",
+        fixes: &[Flag("--quiet")],
+    },
     Answer {
         commands: FETCHES,
         options: &[
@@ -175,7 +244,6 @@ const ANSWERS: &[Answer] = &[
             "--max-connection-per-server",
             "-s",
             "--split",
-            "-k",
             "--min-split-size",
             "-j",
             "--max-concurrent-downloads",
@@ -186,129 +254,214 @@ const ANSWERS: &[Answer] = &[
             "--parallel",
         ],
         text: "one flow fills the path, so no number of connections is needed. Name mirrors with commas: inhaul://HOST1,HOST2/PATH",
+        fixes: &[Drop],
+    },
+    Answer {
+        commands: FETCHES,
+        options: &["-k"],
+        text: "a ticket says which server to trust, and --accept-new trusts a new one. No number of connections is needed",
+        fixes: &[Trust],
+    },
+    Answer {
+        commands: &["get", "plan", "put", "copy", "ls", "doctor", "bench"],
+        options: &["--insecure", "--no-check-certificate", "--check-certificate", "--no-check-dest"],
+        text: "a ticket behind the address says which server to trust, and --accept-new trusts a new one",
+        fixes: &[Trust],
     },
     Answer {
         commands: &["put"],
         options: &["-x", "-j", "--transfers", "--checkers", "--streams", "--parallel"],
         text: "one flow fills the path, so no number of connections is needed",
+        fixes: &[Drop],
     },
     Answer {
         commands: TRANSFERS,
-        options: &["-e", "--rsh", "--ssh", "-i"],
+        options: &["-e", "--rsh", "--ssh"],
         text: "inhaul does not use ssh: 'inhaul serve' must run on the other host",
+        fixes: &[DropValue],
+    },
+    Answer {
+        commands: RECEIVES,
+        options: &["-i"],
+        text: "--input-file FILE reads a list; a key of ssh is of no use: inhaul does not use ssh",
+        fixes: &[Rename("--input-file"), DropValue],
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-i"],
+        text: "inhaul does not use ssh: 'inhaul serve' must run on the other host",
+        fixes: &[DropValue],
     },
     Answer {
         commands: TRANSFERS,
         options: &["--port"],
         text: "write the port behind its host: inhaul://HOST:5001/PATH",
+        fixes: &[Port],
     },
     Answer {
         commands: TRANSFERS,
         options: &["-4", "-6", "--ipv4", "--ipv6"],
         text: "write the address itself: inhaul://10.0.0.1/PATH or inhaul://[::1]/PATH",
+        fixes: &[Drop],
     },
     // From where and to where.
     Answer {
         commands: RECEIVES,
-        options: &[
-            "-O",
-            "--output",
-            "--output-document",
-            "--out",
-            "--remote-name",
-            "-d",
-            "--dir",
-            "--directory-prefix",
-            "--output-dir",
-        ],
+        options: &["-O", "--output", "--output-document", "--out", "--remote-name"],
         text: "the destination is the last argument: inhaul get SOURCE DEST",
+        fixes: &[Last, Drop],
+    },
+    // Of curl, aria2 and ssh it is a file or an option; of rsync, the owner.
+    Answer {
+        commands: &["get", "plan"],
+        options: &["-o"],
+        text: "the destination is the last argument: inhaul get SOURCE DEST. --owner keeps owner and group",
+        fixes: &[Last, Flag("--owner")],
+    },
+    Answer {
+        commands: RECEIVES,
+        options: &["-d", "--dir", "--directory-prefix", "--output-dir"],
+        text: "the destination is the last argument: inhaul get SOURCE DIR/",
+        fixes: &[LastDirectory, Drop],
     },
     Answer {
         commands: TRANSFERS,
         options: &["--filter", "--include-from", "--files-from"],
         text: "--exclude-from FILE reads patterns to exclude, and patterns to include after '!'",
+        fixes: &[],
     },
     // Servers.
     Answer {
         commands: &["serve"],
         options: &["-p", "-P", "--port", "-b", "--bind", "--addr", "--address", "-H", "--host", "-l"],
         text: "--listen '[::]:5001' names the address and the port",
+        fixes: &[Rename("--listen")],
     },
     Answer {
         commands: &["serve"],
         options: &["-d", "--dir", "--directory", "--root", "--path"],
         text: "name the directories without an option: inhaul serve /data",
+        fixes: &[Last],
     },
     Answer {
         commands: &["serve"],
-        options: &["-r", "--read-only", "-w", "--write", "--upload"],
+        options: &["-r", "--read-only"],
         text: "nothing can be written, unless --accept-puts DIR says where",
+        fixes: &[Drop],
+    },
+    Answer {
+        commands: &["serve"],
+        options: &["-w", "--write", "--upload"],
+        text: "nothing can be written, unless --accept-puts DIR says where",
+        fixes: &[],
     },
     Answer {
         commands: &["serve"],
         options: &["--max-connections", "--max-clients", "--connections"],
         text: "--max-sessions N limits the clients at once",
+        fixes: &[Rename("--max-sessions")],
     },
     Answer {
         commands: &["serve", "bench"],
         options: &["-D", "--daemon", "-1", "--one-off"],
         text: "it runs in the foreground until it gets a signal",
+        fixes: &[Drop],
     },
     // iperf3.
     Answer {
         commands: &["bench"],
         options: &["-c", "--client"],
         text: "name the servers without an option: inhaul bench HOST",
+        fixes: &[Last],
     },
-    Answer { commands: &["bench"], options: &["-s"], text: "--server waits for clients" },
+    Answer { commands: &["bench"], options: &["-s"], text: "--server waits for clients", fixes: &[Flag("--server")] },
     Answer {
         commands: &["bench"],
         options: &["-p", "--port", "-B", "--bind"],
         text: "a client names HOST:PORT, a server --listen '[::]:5001'",
+        fixes: &[Port, Rename("--listen")],
     },
-    Answer { commands: &["bench"], options: &["-i", "--interval"], text: "a line is printed each second" },
-    Answer { commands: &["bench"], options: &["-u", "--udp"], text: "data always goes over UDP" },
+    Answer {
+        commands: &["bench"],
+        options: &["-i", "--interval"],
+        text: "a line is printed each second",
+        fixes: &[Drop],
+    },
+    Answer { commands: &["bench"], options: &["-u", "--udp"], text: "data always goes over UDP", fixes: &[Drop] },
     Answer {
         commands: &["bench"],
         options: &["-w", "--window", "-l", "--length", "-Z", "--zerocopy"],
         text: "the sizes of buffers are set automatically",
+        fixes: &[Drop],
     },
     Answer {
         commands: &["bench"],
         options: &["-C", "--congestion"],
         text: "--transport NAME chooses the protocol; 'inhaul protocols' lists them",
+        fixes: &[Rename("--transport")],
     },
-    Answer { commands: &["bench"], options: &["-M", "--set-mss"], text: "--mtu BYTES sets the largest packet" },
-    Answer { commands: &["bench"], options: &["-A", "--affinity"], text: "--cpu N pins the data thread" },
+    Answer {
+        commands: &["bench"],
+        options: &["-M", "--set-mss"],
+        text: "--mtu BYTES sets the largest packet",
+        fixes: &[Rename("--mtu")],
+    },
+    Answer {
+        commands: &["bench"],
+        options: &["-A", "--affinity"],
+        text: "--cpu N pins the data thread",
+        fixes: &[Rename("--cpu")],
+    },
     Answer {
         commands: &["bench"],
         options: &["-d", "--bidir", "--dualtest"],
         text: "it measures one direction at a time; --reverse (-R) is the other one",
+        fixes: &[Drop],
     },
     // What looks.
     Answer {
         commands: &["ls"],
         options: &["-l", "--long", "-a", "--all", "-1"],
         text: "size, time and name are always shown, of all files",
+        fixes: &[Drop],
     },
-    Answer { commands: &["ls"], options: &["-R"], text: "--recursive (-r) lists all that is in directories" },
+    Answer {
+        commands: &["ls"],
+        options: &["-R"],
+        text: "--recursive (-r) lists all that is in directories",
+        fixes: &[Flag("--recursive")],
+    },
     Answer {
         commands: &["verify"],
         options: &["-c", "--check"],
         text: "name the list after the directory: inhaul verify DIR LIST",
+        fixes: &[Drop],
     },
 ];
 
 /// What an option of another program is called here, or why it is not needed, in the command of this name.
 pub(crate) fn answer(command: &str, option: &str) -> Option<&'static str> {
-    let fits = |answer: &&Answer| answer.commands.contains(&command) && answer.options.contains(&option);
-    ANSWERS.iter().find(fits).map(|answer| answer.text)
+    found(command, option).map(|answer| answer.text)
 }
+
+/// What may make a line right that has this option.
+pub(crate) fn fixes(command: &str, option: &str) -> &'static [Fix] {
+    found(command, option).map_or(&[], |answer| answer.fixes)
+}
+
+fn found(command: &str, option: &str) -> Option<&'static Answer> {
+    ANSWERS.iter().find(|answer| answer.commands.contains(&command) && answer.options.contains(&option))
+}
+
+/// Commands of others that bring files either way.
+pub(crate) const BOTH_WAYS: [&str; 9] =
+    ["sync", "rsync", "cp", "scp", "mv", "copyto", "move", "globus-url-copy", "bbcp"];
 
 /// The command that does what one of this name does elsewhere.
 pub(crate) fn command(name: &str) -> Option<&'static str> {
     const NAMES: &[(&str, &[&str])] = &[
-        ("get", &["fetch", "download", "pull", "receive", "recv", "sync", "rsync", "cp", "clone", "haul"]),
+        ("get", &BOTH_WAYS),
+        ("get", &["fetch", "download", "pull", "receive", "recv", "clone", "haul", "wget", "curl", "aria2c"]),
         ("put", &["push", "upload", "send", "store"]),
         ("copy", &["transfer", "relay"]),
         ("serve", &["server", "daemon", "share", "offer", "host", "listen"]),

@@ -23,8 +23,9 @@ inhaul get [OPTIONS] <SOURCE>... <DEST>
        inhaul get [OPTIONS] --input-file <FILE> <DEST>";
 
 pub(crate) const EXAMPLES: &str = "\
-A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offers.
-More hosts, after commas, are mirrors of the same data set. In PATH, write % as %25.
+A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offers. The
+'inhaul://' may be left out. More hosts, after commas, are mirrors of the same data set.
+In PATH, write % as %25.
 A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
 DEST says where the data lands. Existing files do not change this:
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
 
 /// What is fetched from where to where, and how.
 pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
-    let (sources, destination) = args.split_places().map_err(MoveError::Usage)?;
+    let (sources, destination) = args.split_places()?;
     let named_by = if args.list().is_some() { NamedBy::Others } else { NamedBy::User };
     let mut requests = match args.list() {
         Some((format, path)) => read_list(format, path)?,

@@ -6,6 +6,7 @@ use inhaul_identity::{Fingerprint, Key, KnownHosts};
 use inhaul_mover::{ErrorKind, Server};
 
 use crate::exit::{Failure, code};
+use crate::options;
 use crate::output::announce;
 use crate::trust::{audit, state};
 
@@ -45,7 +46,7 @@ pub(crate) enum Keys {
 #[derive(Debug, Args)]
 pub(crate) struct TrustKey {
     /// The server
-    #[arg(value_name = "HOST[:PORT]")]
+    #[arg(value_name = "HOST[:PORT]", value_parser = options::server)]
     server: Server,
     /// The fingerprint of its key
     #[arg(value_name = "FINGERPRINT")]
@@ -56,7 +57,7 @@ pub(crate) struct TrustKey {
 #[derive(Debug, Args)]
 pub(crate) struct Forget {
     /// The server
-    #[arg(value_name = "HOST[:PORT]")]
+    #[arg(value_name = "HOST[:PORT]", value_parser = options::server)]
     server: Server,
 }
 

@@ -9,7 +9,7 @@ use inhaul_mover::{Hash, Listed, ListedKind, NamedBy, Server, Source, is_obeyed,
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::options::{OUTPUT, Security};
+use crate::options::{self, OUTPUT, Security};
 use crate::output::{note, to_json, warn};
 use crate::trust;
 
@@ -25,7 +25,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers counts")]
-    #[arg(value_name = "SOURCE", value_parser = source)]
+    #[arg(value_name = "SOURCE", value_parser = options::source)]
     source: Source,
     #[command(flatten)]
     security: Security,
@@ -65,12 +65,6 @@ pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
         Err(_) => written.and_then(|()| out.flush()),
     });
     Ok(listed?)
-}
-
-/// The source as it is written after `ls`: `inhaul://` may be left out.
-pub(crate) fn source(text: &str) -> Result<Source, String> {
-    let whole = if text.contains("://") { text.to_owned() } else { format!("inhaul://{text}") };
-    whole.parse::<Source>().map_err(|error| error.to_string())
 }
 
 type Out<'o> = BufWriter<StdoutLock<'o>>;
@@ -222,16 +216,11 @@ fn escape(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::source;
     use inhaul_mover::Timestamp;
 
     fn item(path: &str, kind: ListedKind) -> Listed {
         Listed { path: path.into(), kind, size: 1234, modified: Timestamp { seconds: 951_782_400, nanos: 5 } }
-    }
-
-    #[test]
-    fn source_may_do_without_its_scheme() {
-        assert_eq!(source("dtn1/run7"), source("inhaul://dtn1/run7"));
-        assert!(source("http://dtn1/run7").is_err());
     }
 
     #[test]

@@ -15,12 +15,14 @@ mod exit;
 mod figures;
 mod foreign;
 mod get;
+mod hint;
 mod key;
 mod lab;
 mod link;
 mod logs;
 mod ls;
 mod man;
+mod mend;
 mod metrics;
 mod near_miss;
 mod options;
@@ -44,6 +46,7 @@ mod trust;
 mod udt;
 mod usage;
 mod verify;
+mod wrong;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -61,6 +64,10 @@ fn main() -> ExitCode {
         Ok(asked) => asked,
         Err(error) => return refuse(error, &arguments),
     };
+    if let Err(wrong) = mend::check(&cli) {
+        let failure = Failure::from(wrong).with_line(mend::mended(&arguments));
+        return failure.tell(json);
+    }
     logs::start(cli.program.log, cli.program.verbose);
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for warning in settings::unknown_variables(variables) {
@@ -129,7 +136,7 @@ fn refuse(error: SettingsError, arguments: &[OsString]) -> ExitCode {
             }
             _ => {
                 let usage::Explanation { message, hint } = usage::explain(&error, arguments);
-                Failure::usage(message).with_hint(hint)
+                Failure::usage(message).with_line(mend::mended(arguments)).with_hint(hint)
             }
         },
     };

@@ -32,7 +32,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
     #[command(flatten)]
-    fetch: Fetch,
+    pub(crate) fetch: Fetch,
     /// Print one JSON object (docs/json.md)
     #[arg(long, help_heading = OUTPUT)]
     json: bool,

@@ -1,18 +1,19 @@
 //! `inhaul put`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
-use inhaul_mover::{Destination, Existing, MoveError, NamedBy, PutOptions};
+use inhaul_mover::{Destination, Existing, NamedBy, PutOptions};
 
 use crate::exit::Failure;
-use crate::options::{Carrier, ExistingArg, FILES, Patterns, RATES, Retry, Security, Wire, net_options};
+use crate::options::{self, Carrier, ExistingArg, FILES, Patterns, RATES, Retry, Security, Wire, net_options};
 use crate::serve::cache_directory;
 use crate::signals::stop_on_signals;
 use crate::stream;
 use crate::transfer::{self, Output};
 use crate::trust;
+use crate::wrong::{Mend, Wrong};
 
 pub(crate) const USAGE: &str = "inhaul put [OPTIONS] <PATH>... <DEST>";
 
@@ -93,7 +94,7 @@ struct Files {
 
 pub(crate) fn run(args: &Put) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
-    let (paths, mut destination) = args.split_places().map_err(MoveError::Usage)?;
+    let (paths, mut destination) = args.split_places()?;
     let spool = stream::input(&paths, &stop)?;
     if spool.is_some() && (destination.path.is_empty() || destination.path.ends_with('/')) {
         return Err(Failure::usage("standard input has no name: say what it becomes, as in inhaul://HOST/NAME"));
@@ -116,15 +117,22 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
 }
 
 impl Put {
-    fn split_places(&self) -> Result<(Vec<PathBuf>, Destination), String> {
-        let (destination, paths) = self.places.split_last().ok_or("name what to put, and where to")?;
-        let destination = destination.to_str().ok_or("the destination is no UTF-8")?;
-        if let Some(path) = paths.iter().filter_map(|path| path.to_str()).find(|path| path.starts_with("inhaul://")) {
-            return Err(format!(
-                "'{path}' is on a server: 'inhaul copy {path} {destination}' has the other one fetch it"
-            ));
+    pub(crate) fn split_places(&self) -> Result<(Vec<PathBuf>, Destination), Wrong> {
+        let none = || Wrong::new("name what to put, and where to");
+        let (destination, paths) = self.places.split_last().ok_or_else(none)?;
+        let destination = destination.to_str().ok_or_else(|| Wrong::new("the destination is no UTF-8"))?;
+        let is_remote = |path: &&str| options::is_remote(path) && !Path::new(path).exists();
+        let remote = paths.iter().filter_map(|path| path.to_str()).find(is_remote);
+        let parsed = options::destination(destination);
+        if let Some(path) = remote {
+            let name = if parsed.is_ok() || options::is_remote(destination) { "copy" } else { "get" };
+            let how = format!("'inhaul {name}' fetches from there");
+            return Err(Wrong::new(format!("'{path}' is on a server: {how}")).with(Mend::Command(name)));
         }
-        let hint = |error| format!("{error}; the last argument is the destination, inhaul://HOST[:PORT]/[PATH]");
-        Ok((paths.to_vec(), destination.parse().map_err(|error: inhaul_mover::SourceError| hint(error.to_string()))?))
+        let hint = |wrong: Wrong| Wrong {
+            message: format!("{wrong}; the last argument is the destination, inhaul://HOST[:PORT]/[PATH]"),
+            ..wrong
+        };
+        Ok((paths.to_vec(), parsed.map_err(hint)?))
     }
 }

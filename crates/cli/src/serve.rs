@@ -1,28 +1,33 @@
 //! `inhaul serve`.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use inhaul_base::{Bitrate, Span, parse_bytes};
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Book, Grant, Key, Made, Right, Rights, Scope, Ticket, Token};
 use inhaul_mover::{
-    AcceptOptions, Certificate, Counters, ErrorKind, LimitsAnew, NetOptions, ServeOptions, Server, ServerIdentity,
-    SessionLimits, Source, Surroundings, Trust,
+    AcceptOptions, Certificate, Counters, ErrorKind, LimitsAnew, NetOptions, Offer, ServeOptions, Server,
+    ServerIdentity, SessionLimits, Source, Surroundings, Trust,
 };
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
 use crate::exit::{Failure, code};
+use crate::hint::quoted;
 use crate::metrics;
-use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
+use crate::options::{self, RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
 use crate::output::announce;
 use crate::own_address::host_of;
 use crate::service;
 use crate::signals::{ask_by_signal, stop_on_signals};
 use crate::token;
 use crate::trust::{self, audit};
+use crate::wrong::Wrong;
 
 /// How long the token in the printed command is good.
 const TICKET_SECONDS: u64 = 7 * 86_400;
@@ -33,6 +38,11 @@ pub(crate) const EXAMPLES: &str = "\
 A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G. BYTES may have a
 unit: 500M is 500,000,000 and 1Gi is 1,073,741,824.
 
+Paths of addresses begin with the name of a directory: /data/x is x in /srv/data. The name
+of a single one may be left out (/x), unless it was given as NAME=DIR. What has the name
+in it stays right when another directory is offered, or, with NAME=DIR, when it moves.
+Write ./a=b for a directory that has a '=' in its name.
+
 Open the port in the firewall, for TCP and for UDP. The server prints a command that
 fetches what it offers, with a token that is good for a week: whoever has that line has
 the rights. 'inhaul token' makes others. Users may also be let in by their keys. Nothing
@@ -41,8 +51,8 @@ is served to strangers without --public: docs/security.md.
 Examples:
   Offer /data on every address of this host, port 4321:
     inhaul serve /data
-  Two directories, at most 5 Gbit/s to all receivers together:
-    inhaul serve /data /scratch --send-rate 5G
+  Two directories under names that stay, at most 5 Gbit/s to all receivers together:
+    inhaul serve runs=/data/2026 scratch=/scratch --send-rate 5G
   At most 1 Gbit/s to each user:
     inhaul serve /data --client-rate 1G
   Another port:
@@ -57,9 +67,9 @@ Examples:
 /// The command line of `inhaul serve`.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Directories to offer; clients can fetch nothing outside them
-    #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    directories: Vec<PathBuf>,
+    /// Directories to offer, each under its own name or under NAME; clients can fetch nothing outside them
+    #[arg(required = true, value_name = "[NAME=]DIR", value_hint = ValueHint::DirPath, value_parser = offer())]
+    directories: Vec<Offer>,
     /// Address and port to listen on, for TCP and UDP; port 0 chooses a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), value_parser = listen_address)]
     #[arg(help_heading = SERVER)]
@@ -125,7 +135,7 @@ struct Doors {
     #[arg(long)]
     no_ticket: bool,
     /// The server's name and port in the printed command [default: an address of this host]
-    #[arg(long, value_name = "HOST[:PORT]")]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = options::server)]
     advertise: Option<Server>,
     /// Show this certificate to clients that ask for one (--ca): a PEM file, the server's own first
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -143,7 +153,7 @@ struct Accept {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     accept_puts: Option<PathBuf>,
     /// Accept copies from this server into the directory of --accept-puts; can be repeated
-    #[arg(long, value_name = "HOST[:PORT]", requires = "accept_puts")]
+    #[arg(long, value_name = "HOST[:PORT]", requires = "accept_puts", value_parser = options::server)]
     accept_copies_from: Vec<Server>,
     /// Maximum number of puts and copies at once; further clients are refused and may retry
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
@@ -216,8 +226,8 @@ pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
         for (right, ticket) in tickets {
             let address = |path| Source { mirrors: vec![Server { ticket: ticket.clone().into(), ..server() }], path };
             if right == Right::Read {
-                for (path, name) in places(&args.directories) {
-                    announce(&format!("inhaul get {} {}", quoted(&address(path).to_secret_text()), quoted(&name)));
+                for path in names(&args.directories) {
+                    announce(&format!("inhaul get {} .", quoted(&address(path).to_secret_text())));
                 }
             } else {
                 announce(&format!("inhaul put FILE {}", quoted(&address(String::new()).to_secret_text())));
@@ -238,23 +248,39 @@ impl Serve {
     }
 }
 
-/// The path in addresses of each directory that is offered, and what it becomes where it is fetched to.
-fn places(directories: &[PathBuf]) -> Vec<(String, String)> {
-    let name = |directory: &PathBuf| {
-        let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
-        real.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
+/// The path in addresses of each directory that is offered.
+fn names(offers: &[Offer]) -> Vec<String> {
+    let name = |offer: &Offer| {
+        let own = || {
+            let real = offer.path().canonicalize().unwrap_or_else(|_| offer.path().to_owned());
+            real.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
+        };
+        offer.name().map_or_else(own, str::to_owned)
     };
-    match directories {
-        // The path of the one directory has no name of its own.
-        [only] => vec![(String::new(), name(only))],
-        several => several.iter().map(|directory| (name(directory), ".".to_owned())).collect(),
+    let names: Vec<String> = offers.iter().map(name).collect();
+    match names.as_slice() {
+        // An address that cannot be read would be no use; the name of a single one may be left out.
+        [odd] if odd.contains('\u{FFFD}') => vec![String::new()],
+        _ => names,
     }
 }
 
-/// As one word of a shell's command line.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%".contains(c);
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+/// `DIR`, or `NAME=DIR`: there is no slash before the sign.
+fn offer() -> impl TypedValueParser<Value = Offer> {
+    OsStringValueParser::new().try_map(|text| {
+        let bytes = text.as_bytes();
+        let sign = bytes.iter().position(|byte| matches!(byte, b'=' | b'/')).filter(|at| bytes[*at] == b'=');
+        let Some(at) = sign else { return Ok(Offer::from(PathBuf::from(text))) };
+        let path = PathBuf::from(OsStr::from_bytes(&bytes[at + 1..]));
+        let whole = Path::new(&text);
+        if whole.exists() && !path.exists() {
+            let shown = text.to_string_lossy();
+            let wrong = Wrong::new(format!("'{shown}' means '{}' under another name", path.display()));
+            return Err(wrong.or(&shown, format!("./{shown}")));
+        }
+        let name = str::from_utf8(&bytes[..at]).map_err(|_| Wrong::new("a name that is given is UTF-8"))?;
+        Offer::named(name, path).map_err(|error| Wrong::new(error.to_string()))
+    })
 }
 
 impl Doors {
@@ -294,4 +320,30 @@ pub(crate) fn cache_directory() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(base.join("inhaul/digests"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn offers(words: &[&str]) -> Result<Vec<Offer>, clap::Error> {
+        let words = ["inhaul", "serve"].iter().chain(words);
+        match Cli::try_parse_from(words)?.command {
+            Command::Serve(serve) => Ok(serve.directories),
+            command => panic!("{command:?}"),
+        }
+    }
+
+    #[test]
+    fn a_directory_is_offered_under_its_own_name_or_another() {
+        let found = offers(&["/srv/no/data", "runs=/srv/no/2026", "./a=b", "/a=b"]).unwrap();
+        assert_eq!(names(&found), ["data", "runs", "a=b", "a=b"]);
+        assert_eq!(found[1].path(), Path::new("/srv/no/2026"));
+        assert_eq!(names(&offers(&["/"]).unwrap()), ["root"]);
+        for wrong in ["=x", "..=x", ".=/"] {
+            assert!(offers(&[wrong]).unwrap_err().to_string().contains("no name to offer"), "{wrong}");
+        }
+    }
 }

@@ -10,19 +10,19 @@ use inhaul_mover::{DEFAULT_PORT, ErrorKind, Server, ServerIdentity, Source};
 use serde::Serialize;
 
 use crate::exit::{Failure, code};
-use crate::options::OUTPUT;
+use crate::options::{self, OUTPUT};
 use crate::output::{announce, to_json};
 use crate::own_address::own_address;
 use crate::trust::{audit, now, state};
 
 pub(crate) const MAKE_EXAMPLES: &str = "\
 Run it as the user of the server, on its host. It prints an address with the rights in it:
-whoever has the address has the rights. PATH is relative to what the server offers, or to
-the directory of --accept-puts for --write and --copy.
+whoever has the address has the rights. PATH is that of addresses: /NAME/PATH of what is
+offered; with --write and --copy, a path beneath the directory of --accept-puts.
 
 Examples:
-  Two days of reading /run-42:
-    inhaul token make --read /run-42 --until 2d
+  Two days of reading /data/run-42:
+    inhaul token make --read /data/run-42 --until 2d
   Puts into 'incoming' until next week:
     inhaul token make --write /incoming --until 1w --label 'for Ann'";
 
@@ -74,7 +74,7 @@ pub(crate) struct Make {
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = TOKEN)]
     label: String,
     /// The server's name and port in the address [default: an address of this host, and port 4321]
-    #[arg(long, value_name = "HOST[:PORT]", help_heading = TOKEN)]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = options::server, help_heading = TOKEN)]
     server: Option<Server>,
 }
 

@@ -59,6 +59,10 @@ pub(crate) fn message(error: &clap::Error, whole: &str, command: &Command) -> St
             let value = if why.contains(&quoted) { String::new() } else { format!("{quoted} is not possible: ") };
             format!("{}{value}{why}", of(&argument))
         }
+        ErrorKind::TooManyValues if argument == "--checksum" => {
+            "--checksum has no value here: --expect ALGORITHM:DIGITS is the checksum that a file must have".to_owned()
+        }
+        ErrorKind::TooManyValues => format!("{} has no value", plain(&argument)),
         ErrorKind::WrongNumberOfValues => {
             let wanted = number(error, ContextKind::ExpectedNumValues);
             format!("{} needs {wanted} values", plain(&argument))
@@ -99,7 +103,7 @@ fn unknown_option(whole: &str, command: &Command, argument: &str) -> String {
 }
 
 fn unknown_command(whole: &str, command: &Command, name: &str) -> String {
-    if name.contains("://") {
+    if crate::options::is_remote(name) {
         return format!("'{name}' is no command: 'inhaul get SOURCE DEST' fetches, 'inhaul put PATH DEST' brings");
     }
     let is_top = whole == "inhaul";

@@ -170,6 +170,13 @@ impl Scope {
         high.contains_normal(&deep.0).then(|| deep.clone())
     }
 
+    /// The same at a server that offers one directory, of this name, which may be left out of paths: with the name.
+    /// Everything stays everything.
+    #[must_use]
+    pub fn in_full(&self, name: &str) -> Self {
+        if self.is_all() { self.clone() } else { Self(path_in_full(&self.0, name).trim_start_matches('/').to_owned()) }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -209,6 +216,17 @@ impl Scope {
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/{}", self.0)
+    }
+}
+
+/// A path at a server that offers one directory, of this `name`, which may be left out: with the name, and so as
+/// [`Scope::in_full`] has it. One that climbs stays as it is.
+pub fn path_in_full(path: &str, name: &str) -> String {
+    match normal(path) {
+        None => path.to_owned(),
+        Some(path) if path.is_empty() => format!("/{name}"),
+        Some(path) if path.split('/').next() == Some(name) => format!("/{path}"),
+        Some(path) => format!("/{name}/{path}"),
     }
 }
 
@@ -277,6 +295,21 @@ mod tests {
         assert_eq!(Scope::new("/a/../b"), Err(ScopeError::Climbs));
         assert_eq!(Scope::new(&"x".repeat(2000)), Err(ScopeError::TooLong));
         assert_eq!(Scope::new("/a\nb"), Err(ScopeError::Control));
+    }
+
+    #[test]
+    fn a_name_that_may_be_left_out_makes_no_difference() {
+        let scope = |path: &str| Scope::new(path).unwrap().in_full("data");
+        assert_eq!((scope("/run"), scope("/data/run")), (Scope::new("/data/run").unwrap(), scope("/run")));
+        assert_eq!((scope("/"), scope("/data")), (Scope::all(), Scope::new("/data").unwrap()));
+        for (path, whole) in
+            [("", "/data"), ("/data/", "/data"), ("run//x", "/data/run/x"), ("/data/data", "/data/data")]
+        {
+            assert_eq!(path_in_full(path, "data"), whole);
+        }
+        assert_eq!(path_in_full("/a/../data", "data"), "/a/../data");
+        assert!(!scope("/data/data").contains(&path_in_full("/data", "data")), "the name comes first");
+        assert!(!scope("/run").contains(&path_in_full("/database/run", "data")));
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use inhaul_base::{Bitrate, Span};
 use inhaul_identity::{Fingerprint, Key, Right, Rights, State};
 use inhaul_mover::{
-    Ask, ErrorKind, MoveError, NetOptions, ServeOptions, ServerIdentity, SessionLimits, Stop, Surroundings,
+    Ask, ErrorKind, MoveError, NetOptions, Offer, OfferNameError, ServeOptions, ServerIdentity, SessionLimits, Stop,
+    Surroundings,
 };
 
 /// Memory for the lists of files of all sessions together, if nothing is said.
@@ -29,7 +30,7 @@ pub struct Server {
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before it is started"]
 pub struct ServerBuilder {
-    directories: Vec<PathBuf>,
+    directories: Vec<Result<Offer, OfferNameError>>,
     listen: SocketAddr,
     send_rate: Option<Bitrate>,
     client_rate: Option<Bitrate>,
@@ -93,8 +94,17 @@ impl Drop for Server {
 
 impl ServerBuilder {
     /// Offers a directory or a file, with all beneath it. Can be repeated.
+    ///
+    /// Paths of addresses begin with its own name: `NAME/PATH`. If nothing else is offered, the name may be left out.
     pub fn offer(mut self, path: impl Into<PathBuf>) -> Self {
-        self.directories.push(path.into());
+        self.directories.push(Ok(Offer::from(path.into())));
+        self
+    }
+
+    /// The same under this name, with which paths of addresses always begin.
+    /// It has up to 255 bytes, no slash and no control character.
+    pub fn offer_as(mut self, name: &str, path: impl Into<PathBuf>) -> Self {
+        self.directories.push(Offer::named(name, path));
         self
     }
 
@@ -151,7 +161,7 @@ impl ServerBuilder {
     /// Starts it on a thread of its own, and waits until it listens.
     ///
     /// # Errors
-    /// When a directory cannot be offered, the address cannot be listened on, or the state cannot be read.
+    /// When a directory cannot be offered, or not under its name, the address cannot be listened on, or the state cannot be read.
     pub fn start(self) -> Result<Server, MoveError> {
         let state = self.state.map(State::at);
         let bad_key = |error: inhaul_identity::KeyError| MoveError::Usage(error.to_string());
@@ -160,9 +170,11 @@ impl ServerBuilder {
             None => Key::random().map_err(bad_key)?,
         };
         let fingerprint = key.fingerprint();
+        let directories = self.directories.into_iter().collect::<Result<_, _>>();
+        let directories = directories.map_err(|error| MoveError::Usage(error.to_string()))?;
         let stop = Stop::new();
         let options = ServeOptions {
-            directories: self.directories,
+            directories,
             listen: self.listen,
             send_rate: self.send_rate,
             client_rate: self.client_rate,

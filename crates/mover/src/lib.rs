@@ -55,7 +55,7 @@ pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read_fetch_list};
 pub use haul::{Limit, Model, Prediction, get, list, list_checksums, predict};
 pub use inhaul_protocols::registry::Protocols;
-pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
+pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Offer, OfferNameError, Rule};
 pub use read::{
     Buffers, CacheOptions, Destination as ReadDestination, Handle, OpenSet, Pins, ReadOptions, ReadProgress, Reader,
     SetStats,

@@ -42,7 +42,7 @@ pub use manifest::{
     Attribute, Contents, Directory, Entry, HardLink, Kind, Manifest, ManifestError, Metadata, Owner, Piece, Skipped,
     Symlink, Timestamp,
 };
-pub use offered::{DataSet, ListOptions, MayHold, Offered, OfferedError, ScanOptions};
+pub use offered::{DataSet, ListOptions, MayHold, Offer, OfferNameError, Offered, OfferedError, ScanOptions};
 pub use plan::{Existing, Fate, Plan};
 pub use sparse::{is_zeros, stored_within};
 pub use text::{is_obeyed, printable, printable_lines};

@@ -2,6 +2,7 @@
 
 mod data_set;
 mod list;
+mod offer;
 mod scan;
 
 use std::io;
@@ -17,6 +18,7 @@ use crate::beneath::{Beneath, Links};
 use crate::{ManifestError, printable};
 
 pub use data_set::DataSet;
+pub use offer::{Offer, OfferNameError};
 
 /// Optional metadata that a client requests in addition to permissions and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,45 +51,65 @@ pub type MayHold<'c> = dyn FnMut(usize) -> bool + 'c;
 /// The directories and files that a server offers, held open. Requests reach what lies beneath them and nothing else,
 /// whatever is renamed or linked there meanwhile.
 ///
-/// With one directory offered, the request `/a/b` names `a/b` in it and `/` the directory itself. With several, a
-/// request begins with the last component of one of them: `/NAME/a/b`. An offered file is `/` or `/NAME`. Symbolic
-/// links that a request goes through are followed as long as they stay inside.
+/// A request begins with the name of one of them: `/NAME/a/b`. The name is the last component of the path, or the one
+/// that an [`Offer`] gives it. If there is only one, and it was given no name, the name may be left out: `/a/b` is the
+/// same, unless `a` is the name. So a request with the name means the same whatever else is offered. Symbolic links that
+/// a request goes through are followed as long as they stay inside.
 #[derive(Debug)]
 pub struct Offered {
     roots: Vec<Root>,
+    /// Whether the name of the only one may be left out.
+    is_short: bool,
 }
 
 #[derive(Debug)]
 struct Root {
-    /// Its name in requests if several directories are offered, and the name of the data set of the whole directory.
+    /// Its name in requests, and the name of the data set of the whole directory.
     name: Vec<u8>,
     dir: Arc<Beneath>,
-    /// Whether only the file `name` in the directory is offered.
-    is_file: bool,
+    /// The name of the file in the directory, if only that is offered.
+    file: Option<Vec<u8>>,
 }
 
 impl Offered {
-    /// Offers `paths`, directories or files; links in them are followed now and not again.
+    /// Offers `paths` under their own names: see [`Offered::of`].
     ///
     /// # Errors
-    /// When one of them is missing, unreadable or neither directory nor file, when two have the same last component,
-    /// or when there is none.
+    /// As there.
     pub fn new(paths: &[PathBuf]) -> Result<Self, OfferedError> {
-        if paths.is_empty() {
+        Self::of(&paths.iter().cloned().map(Offer::from).collect::<Vec<_>>())
+    }
+
+    /// Offers directories or files; links in their paths are followed now and not again.
+    ///
+    /// # Errors
+    /// When one of them is missing, unreadable or neither directory nor file, when two have the same name, or when
+    /// there is none.
+    pub fn of(offers: &[Offer]) -> Result<Self, OfferedError> {
+        if offers.is_empty() {
             return Err(OfferedError::Nothing);
         }
-        let roots = paths.iter().map(|path| Root::new(path)).collect::<Result<Vec<_>, _>>()?;
+        let roots = offers.iter().map(Root::new).collect::<Result<Vec<_>, _>>()?;
         for (i, root) in roots.iter().enumerate() {
             if roots[..i].iter().any(|earlier| earlier.name == root.name) {
                 return Err(OfferedError::SameName(root.name.clone()));
             }
         }
-        Ok(Self { roots })
+        Ok(Self { roots, is_short: matches!(offers, [only] if only.name().is_none()) })
     }
 
-    /// The names by which requests begin when several directories are offered.
+    /// The names by which requests begin.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.roots.iter().map(|root| root.name.as_slice())
+    }
+
+    /// The name that may be left out of requests, if there is one.
+    pub fn name_left_out(&self) -> Option<&[u8]> {
+        self.short().map(|root| root.name.as_slice())
+    }
+
+    fn short(&self) -> Option<&Root> {
+        self.roots.first().filter(|_| self.is_short)
     }
 
     /// Finds the path that `request` names, and lists everything beneath it. Reads directories. Opens files only for
@@ -111,9 +133,9 @@ impl Offered {
     ) -> Result<DataSet, OfferedError> {
         let components = components(request)?;
         let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
-        if root.is_file {
+        if let Some(file) = &root.file {
             return if rest.is_empty() {
-                DataSet::of_file(&root.dir, &root.name, &root.name, Links::Refuse, request, options)
+                DataSet::of_file(&root.dir, &root.name, file, Links::Refuse, request, options)
             } else {
                 Err(self.not_found(request))
             };
@@ -134,13 +156,11 @@ impl Offered {
 
     /// The offered root of a request, and the rest of the request beneath it.
     fn root_of<'r>(&self, components: &'r [&'r [u8]]) -> Option<(&Root, &'r [&'r [u8]])> {
-        match self.roots.as_slice() {
-            [only] if !only.is_file || components.is_empty() => Some((only, components)),
-            roots => {
-                let (first, rest) = components.split_first()?;
-                Some((roots.iter().find(|root| root.name == *first)?, rest))
-            }
-        }
+        let named = components.split_first();
+        let named = named.and_then(|(first, rest)| Some((self.roots.iter().find(|root| root.name == *first)?, rest)));
+        named.or_else(|| {
+            self.short().filter(|root| root.file.is_none() || components.is_empty()).map(|root| (root, components))
+        })
     }
 
     fn request_error(&self, request: &[u8], errno: Errno) -> OfferedError {
@@ -151,9 +171,9 @@ impl Offered {
     }
 
     fn not_found(&self, request: &[u8]) -> OfferedError {
-        let hint = match self.roots.as_slice() {
-            [_] => String::new(),
-            _ => format!("; what is offered begins with {}", self.names_for_people()),
+        let hint = match self.short() {
+            Some(_) => String::new(),
+            None => format!("; what is offered begins with {}", self.names_for_people()),
         };
         OfferedError::NotFound { path: request.to_vec(), hint }
     }
@@ -174,16 +194,18 @@ fn components(request: &[u8]) -> Result<Vec<&[u8]>, OfferedError> {
 }
 
 impl Root {
-    fn new(path: &Path) -> Result<Self, OfferedError> {
+    fn new(offer: &Offer) -> Result<Self, OfferedError> {
+        let path = offer.path();
         let bytes = path.as_os_str().as_bytes();
         let open = |dir: &Path| Beneath::at(dir).map_err(|errno| OfferedError::from_errno(bytes, errno));
         let real = path.canonicalize().map_err(|e| OfferedError::from_io(bytes, &e))?;
         let kind = real.metadata().map_err(|e| OfferedError::from_io(bytes, &e))?;
         // The file system's root has no name of its own.
-        let name = real.file_name().map_or(&b"root"[..], OsStrExt::as_bytes).to_vec();
+        let own_name = real.file_name().map_or(&b"root"[..], OsStrExt::as_bytes).to_vec();
+        let name = offer.name().map_or_else(|| own_name.clone(), |name| name.as_bytes().to_vec());
         match real.parent() {
-            _ if kind.is_dir() => Ok(Self { name, dir: Arc::new(open(&real)?), is_file: false }),
-            Some(parent) if kind.is_file() => Ok(Self { name, dir: Arc::new(open(parent)?), is_file: true }),
+            _ if kind.is_dir() => Ok(Self { name, dir: Arc::new(open(&real)?), file: None }),
+            Some(parent) if kind.is_file() => Ok(Self { name, dir: Arc::new(open(parent)?), file: Some(own_name) }),
             _ => Err(OfferedError::Unsupported { path: bytes.to_vec() }),
         }
     }
@@ -196,7 +218,7 @@ pub enum OfferedError {
     #[error("nothing is offered: name at least one directory or file")]
     Nothing,
     /// Two offered directories would have the same name.
-    #[error("two of the directories are called '{}': offer their common parent, or rename one", printable(.0))]
+    #[error("two of the directories are called '{}': give one another name, as in NAME=DIR", printable(.0))]
     SameName(Vec<u8>),
     /// There is no such file or directory.
     #[error("there is no '{}'{hint}", printable(path))]

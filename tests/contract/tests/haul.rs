@@ -30,7 +30,7 @@ fn the_smallest_protocol_hauls_a_file_from_a_server_to_a_client() {
     let (stop, (ready, address)) = (Stop::new(), channel());
     let server = {
         let options = ServeOptions {
-            directories: vec![offered.path().to_path_buf()],
+            directories: vec![offered.path().to_path_buf().into()],
             listen: "127.0.0.1:0".parse().unwrap(),
             send_rate: None,
             client_rate: None,

@@ -6,18 +6,20 @@ use clap::{Args, ValueEnum, ValueHint};
 use inhaul_base::Bitrate;
 use inhaul_mover::{Existing, FetchListFormat, Source};
 
+use super::address::{is_remote, source_not_here};
 use super::headings::RATES;
 use super::network::{Transport, Wire};
 use super::patterns::Patterns;
 use super::security::Security;
-use super::values::{Checksum, source};
+use super::values::Checksum;
+use crate::wrong::{Mend, Wrong};
 
 /// What is fetched, and how.
 #[derive(Debug, Args)]
 pub(crate) struct Fetch {
     #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"], value_hint = ValueHint::AnyPath)]
     #[arg(
-        help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the destination: DIR/ or a new name"
+        help = "What to fetch, as [inhaul://]HOST[:PORT][,HOST[:PORT]...]/PATH; last, the destination: DIR/ or a new name"
     )]
     pub(crate) places: Vec<String>,
     /// Fetch the files that a Metalink 4 file names (RFC 5854), without any SOURCE; '-' reads standard input
@@ -63,7 +65,7 @@ pub(crate) struct Selection {
     #[arg(long, short = 'c')]
     pub(crate) checksum: bool,
     /// Keep owner and group, by number; needs root
-    #[arg(long, short = 'o')]
+    #[arg(long)]
     pub(crate) owner: bool,
     /// Also transfer extended attributes (user.*)
     #[arg(long, short = 'X')]
@@ -110,33 +112,47 @@ impl Fetch {
     }
 
     /// The sources and the destination; an error names what is wrong with a source.
-    pub(crate) fn split_places(&self) -> Result<(Vec<Source>, PathBuf), String> {
+    pub(crate) fn split_places(&self) -> Result<(Vec<Source>, PathBuf), Wrong> {
         let Some((destination, sources)) = self.places.split_last() else {
-            return Err("a source and a destination are needed".to_owned());
+            return Err(Wrong::new("a source and a destination are needed"));
         };
-        if destination.starts_with("inhaul://") {
+        // A local path may have a colon in it; one that is another host's has a slash behind it, or a user before it.
+        let before = destination.split('/').next().unwrap_or_default();
+        let is_host = before.ends_with(':') || before.contains('@') || destination.contains('#') && sources.is_empty();
+        if destination.starts_with("inhaul://") || is_remote(destination) && is_host && !Path::new(destination).exists()
+        {
             return Err(no_destination(sources, destination));
         }
         match (self.list(), sources) {
-            (None, []) => return Err(format!("'{destination}' is the destination: what is to be fetched comes first")),
-            (Some(_), [source, ..]) => return Err(format!("the list names the sources: '{source}' is one too many")),
+            (None, []) if is_remote(destination) => return Err(no_destination(sources, destination)),
+            (None, []) => {
+                let text = "is the destination: what is to be fetched comes first, as HOST[:PORT]/PATH";
+                return Err(Wrong::new(format!("'{destination}' {text}")));
+            }
+            (Some(_), [source, ..]) => {
+                return Err(Wrong::new(format!("the list names the sources: '{source}' is one too many")));
+            }
             _ => {}
         }
-        let sources = sources.iter().map(|text| source(text));
+        let sources = sources.iter().map(|text| source_not_here(text));
         Ok((sources.collect::<Result<_, _>>()?, PathBuf::from(destination)))
     }
 }
 
 /// The error if the last argument is a source: says what is missing.
-fn no_destination(sources: &[String], last: &str) -> String {
+fn no_destination(sources: &[String], last: &str) -> Wrong {
+    let is_local = |path: &String| !is_remote(path) && (path.starts_with(['/', '.']) || Path::new(path).exists());
     match sources {
-        [] => format!("the destination is missing: 'inhaul get {last} .' fetches into this directory"),
-        [path, ..] if !path.contains("://") => {
-            format!("'{last}' is on a server: 'inhaul put {path} {last}' brings files there")
+        [] => {
+            let quotes = "with '&', ';' or a blank in it, the address needs quotes";
+            Wrong::new(format!("the destination is missing: '.' is this directory ({quotes})")).with(Mend::Append("."))
+        }
+        [path, ..] if is_local(path) => {
+            Wrong::new(format!("'{last}' is on a server: 'inhaul put' brings files there")).with(Mend::Command("put"))
         }
         _ => {
             let how = "name a local path last, like '.', or have one server fetch from another by 'inhaul copy'";
-            format!("'{last}' stands in the destination's place: {how}")
+            Wrong::new(format!("'{last}' stands in the destination's place: {how}")).with(Mend::Command("copy"))
         }
     }
 }
@@ -162,7 +178,7 @@ mod tests {
     fn get_refuses_a_source_in_the_destination_s_place() {
         let cli = Cli::try_parse_from(["inhaul", "get", "inhaul://a/x", "inhaul://b/y"]).unwrap();
         let Command::Get(get) = cli.command else { panic!("not get") };
-        assert!(get.fetch.split_places().unwrap_err().contains("'inhaul copy'"));
+        assert_eq!(get.fetch.split_places().unwrap_err().mend, Some(Mend::Command("copy")));
     }
 
     #[test]
@@ -174,11 +190,12 @@ mod tests {
         assert!(
             places("inhaul get inhaul://a/x")
                 .unwrap_err()
-                .contains("destination is missing: 'inhaul get inhaul://a/x .'")
+                .message
+                .contains("destination is missing: '.' is this directory")
         );
-        assert!(places("inhaul get f inhaul://a/").unwrap_err().contains("'inhaul put f inhaul://a/'"));
-        assert!(places("inhaul get .").unwrap_err().contains("comes first"));
+        assert_eq!(places("inhaul get Cargo.toml inhaul://a/").unwrap_err().mend, Some(Mend::Command("put")));
+        assert!(places("inhaul get .").unwrap_err().message.contains("comes first"));
         assert_eq!(places("inhaul get --metalink m .").unwrap(), (Vec::new(), PathBuf::from(".")));
-        assert!(places("inhaul get --input-file m inhaul://a/x .").unwrap_err().contains("one too many"));
+        assert!(places("inhaul get --input-file m inhaul://a/x .").unwrap_err().message.contains("one too many"));
     }
 }

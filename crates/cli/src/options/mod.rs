@@ -1,5 +1,6 @@
 //! Options that several commands share. This module uses no command.
 
+mod address;
 mod fetch;
 mod headings;
 mod network;
@@ -9,6 +10,7 @@ mod security;
 mod values;
 mod wait;
 
+pub(crate) use address::{destination, is_remote, server, source};
 pub(crate) use fetch::{ExistingArg, Fetch, Selection};
 pub(crate) use headings::{FILES, OUTPUT, RATES, SERVER};
 pub(crate) use network::{Carrier, Transport, Wire, net_options};

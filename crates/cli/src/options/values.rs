@@ -1,10 +1,11 @@
 //! Parsers for values on the command line, with errors that say what to write instead.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::str::FromStr;
 
-use inhaul_mover::{Algorithm, DEFAULT_PORT, Source, SourceError};
+use inhaul_mover::{Algorithm, DEFAULT_PORT};
+
+use crate::wrong::Wrong;
 
 /// Every address of this host, IPv4 and IPv6, at the default port.
 pub(crate) fn any_address() -> SocketAddr {
@@ -16,25 +17,28 @@ fn any_address_at(port: u16) -> SocketAddr {
 }
 
 /// An address and a port to listen on. For a port alone, or an address alone, the error says what is missing.
-pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, Wrong> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
     if let Some(address) = in_zone(text) {
-        return address;
+        return address.map_err(Wrong::new);
     }
     let port = text.strip_prefix("*:").or(text.strip_prefix(':')).unwrap_or(text);
     if let Ok(port) = port.parse() {
         let (all, here) = (any_address_at(port), SocketAddr::from(([127, 0, 0, 1], port)));
-        return Err(format!(
+        let message = format!(
             "'{text}' names no address: write '{all}' for all addresses of this host, or {here} for programs on this host"
-        ));
+        );
+        return Err(Wrong::new(message).or(text, all.to_string()));
     }
     let address = unbracketed(text).parse::<IpAddr>();
     if let Ok(address) = address {
-        return Err(format!("'{text}' names no port: write '{}'", SocketAddr::new(address, DEFAULT_PORT)));
+        let whole = SocketAddr::new(address, DEFAULT_PORT).to_string();
+        return Err(Wrong::new(format!("'{text}' names no port: write '{whole}'")).or(text, whole));
     }
-    Err(format!("'{text}' is not an address with a port: write '{}', or one like 10.0.0.1:4321", any_address()))
+    let any = any_address();
+    Err(Wrong::new(format!("'{text}' is not an address with a port: write '{any}', or one like 10.0.0.1:4321")))
 }
 
 /// An address of a link, whose interface has a name: `[fe80::1%eth0]:4321`. `None`: it is none of these. The standard
@@ -61,32 +65,26 @@ pub(crate) fn addresses_of(text: &str) -> Option<std::io::Result<Vec<SocketAddr>
     Some((unbracketed(host), port).to_socket_addrs().map(Iterator::collect))
 }
 
-/// A data set on servers. The error suggests what the user may have meant.
-pub(crate) fn source(text: &str) -> Result<Source, String> {
-    let looks = "a source is inhaul://HOST[:PORT]/PATH";
-    let error = match text.parse() {
-        Ok(source) => return Ok(source),
-        Err(SourceError::Scheme(_)) => format!("'{text}' is no source: {looks}"),
-        Err(error) => return Err(error.to_string()),
-    };
-    Err(match text.split_once(':') {
-        Some((_, rest)) if rest.starts_with("//") => format!("{error}; other protocols are not supported"),
-        // As scp and rsync write it.
-        Some((host, path)) if !host.contains('/') && !path.is_empty() => {
-            let host = host.rsplit('@').next().unwrap_or(host);
-            format!("{error}; write inhaul://{host}/{}", path.trim_start_matches('/'))
-        }
-        _ if Path::new(text).exists() => {
-            format!("'{text}' is a local file: {looks}, and 'inhaul put' brings local files to a server")
-        }
-        _ => error,
-    })
-}
-
 /// A time in seconds.
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is not a time: write seconds, from 0.1 to 1000000");
-    text.parse().ok().filter(|s| (0.1..=1e6).contains(s)).ok_or_else(wrong)
+pub(crate) fn seconds(text: &str) -> Result<f64, Wrong> {
+    let read = |text: &str| text.parse().ok().filter(|s| (0.1..=1e6).contains(s));
+    read(text).ok_or_else(|| {
+        let wrong = Wrong::new(format!("'{text}' is not a time: write seconds, from 0.1 to 1000000"));
+        let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+        let factor = match text[number.len()..].trim() {
+            "s" | "sec" | "seconds" => 1.0,
+            "ms" => 1e-3,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            _ => return wrong,
+        };
+        // Exact as far as a person writes it.
+        let seconds = number.parse().ok().map(|number: f64| (number * factor * 1e6).round() / 1e6);
+        match seconds.map(|seconds| seconds.to_string()).filter(|seconds| read(seconds).is_some()) {
+            Some(seconds) => wrong.or(text, seconds),
+            None => wrong,
+        }
+    })
 }
 
 /// A parameter and its value.
@@ -129,6 +127,7 @@ mod tests {
     use std::net::SocketAddrV6;
 
     use super::*;
+    use crate::wrong::Mend;
 
     #[test]
     fn listen_address_says_what_is_missing() {
@@ -148,23 +147,8 @@ mod tests {
             ("nowhere", "is not an address with a port"),
             ("[fe80::1%nowhere]:5001", "is no address of an interface 'nowhere'"),
         ] {
-            let error = listen_address(text).unwrap_err();
+            let error = listen_address(text).unwrap_err().message;
             assert!(error.contains(hint) && error.contains(&format!("'{text}'")), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn source_says_what_one_looks_like() {
-        assert!(source("inhaul://a/x").is_ok());
-        for (text, hint) in [
-            ("no/such/path", "'no/such/path' is no source: a source is inhaul://HOST[:PORT]/PATH"),
-            ("/dev/null", "'/dev/null' is a local file: "),
-            ("me@dtn1:/data/x", "write inhaul://dtn1/data/x"),
-            ("dtn1:x", "write inhaul://dtn1/x"),
-            ("http://a/x", "other protocols are not supported"),
-            ("inhaul://a:0/x", "'0' is no port"),
-        ] {
-            assert!(source(text).unwrap_err().contains(hint), "{text}: {:?}", source(text));
         }
     }
 
@@ -172,7 +156,10 @@ mod tests {
     fn seconds_are_bounded() {
         assert_eq!(seconds("1.5"), Ok(1.5));
         for text in ["", "0", "10s", "nan", "inf", "1e7"] {
-            assert!(seconds(text).unwrap_err().contains("write seconds"), "{text}");
+            assert!(seconds(text).unwrap_err().message.contains("write seconds"), "{text}");
+        }
+        for (text, instead) in [("5s", "5"), ("5m", "300"), ("500ms", "0.5")] {
+            assert_eq!(seconds(text).unwrap_err().mend, Some(Mend::Word { wrong: text.into(), right: instead.into() }));
         }
     }
 

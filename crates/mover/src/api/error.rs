@@ -41,7 +41,7 @@ pub enum MoveError {
         seconds: u64,
     },
     /// There is nothing at the source's path.
-    #[error("{server}: {detail}; 'inhaul ls {server}' lists what it offers")]
+    #[error("{server}: {detail}")]
     PathNotFound {
         /// The server.
         server: Server,
@@ -72,7 +72,7 @@ pub enum MoveError {
     },
     /// The server's key is not known.
     #[error(
-        "{server}: its key is not known here: {key}; if 'inhaul key show' says the same there: 'inhaul key trust {server} {key}', or repeat this with --accept-new"
+        "{server}: its key is not known here: {key}. Use the whole address that it prints, with the ticket behind its '#'; or, if 'inhaul key show' says the same there, trust this key: --accept-new does so"
     )]
     ServerKeyUnknown {
         /// The server.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_protocols::registry::{self, Protocols};
-use inhaul_store::{Existing, Filter, Inbox, Rule};
+use inhaul_store::{Existing, Filter, Inbox, Offer, Rule};
 use serde::{Deserialize, Serialize};
 
 use crate::api::report::{PathReport, SourceStatus};
@@ -95,8 +95,8 @@ impl Default for NetOptions {
 /// A server of files.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// The directories to offer.
-    pub directories: Vec<PathBuf>,
+    /// The directories and files to offer, with or without names.
+    pub directories: Vec<Offer>,
     /// Address and port for TCP and UDP; port 0 chooses a free one.
     pub listen: SocketAddr,
     /// Limit of what this host sends to all receivers together (R_send).

@@ -16,7 +16,7 @@ impl Running {
         let dir = tempfile::tempdir().unwrap();
         let (stop, (ready, address)) = (Stop::new(), channel());
         let options = ServeOptions {
-            directories: vec![dir.path().to_path_buf()],
+            directories: vec![dir.path().to_path_buf().into()],
             listen: "127.0.0.1:0".parse().unwrap(),
             send_rate: None,
             client_rate: None,

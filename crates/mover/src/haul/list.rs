@@ -168,7 +168,7 @@ mod tests {
         }
         let (stop, (ready, address)) = (Stop::new(), channel());
         let options = ServeOptions {
-            directories: vec![dir.path().to_path_buf()],
+            directories: vec![dir.path().to_path_buf().into()],
             listen: "127.0.0.1:0".parse().unwrap(),
             send_rate: None,
             client_rate: None,

@@ -102,6 +102,11 @@ impl Catalogue {
         Self { early_max: early::within(OFFERED_BYTES, rate), ..self }
     }
 
+    /// The name that may be left out of paths.
+    pub(crate) fn name_left_out(&self) -> Option<Arc<str>> {
+        self.offered.name_left_out().and_then(|name| str::from_utf8(name).ok()).map(Arc::from)
+    }
+
     /// Most bytes of content that are sent together with a description.
     pub(crate) fn early_max(&self) -> u32 {
         self.early_max

@@ -1,5 +1,6 @@
 //! Who may do what at a server: by what everybody may, by the client's key, by its token.
 
+use std::borrow::Cow;
 use std::fs::Metadata;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inhaul_identity::audit::{Access, Event};
 use inhaul_identity::{
     AuthorizedKeys, Book, Caveats, Delegated, DelegatedList, Fingerprint, Grant, Right, Rights, Scope, State, Token,
-    TokenError, TokenId, UnixTime,
+    TokenError, TokenId, UnixTime, path_in_full,
 };
 
 use crate::api::error::MoveError;
@@ -24,6 +25,8 @@ use crate::session::tls::ServerTls;
 const DELEGATED_SECONDS: u64 = 7 * 86_400;
 /// How much of that may have passed when it is given again.
 const DELEGATED_AGE_SECONDS: u64 = 86_400;
+/// What a client does that has shown no right.
+const TICKET: &str = "use the whole address that the server prints, with the ticket behind its '#'";
 /// Most characters of a path in a refusal.
 const PATH_SHOWN: usize = 200;
 
@@ -34,9 +37,27 @@ pub(crate) struct Caller {
     /// The fingerprint of the key that it has proven to have.
     pub(crate) key: Option<Fingerprint>,
     pub(crate) token: Option<Token>,
+    /// The name of the one directory that is offered, if it may be left out of paths to read.
+    pub(crate) name_left_out: Option<Arc<str>>,
 }
 
 impl Caller {
+    /// The path of a request, as scopes are compared with it.
+    fn path_in_full<'p>(&self, right: Right, path: &'p str) -> Cow<'p, str> {
+        match &self.name_left_out {
+            Some(name) if right == Right::Read => path_in_full(path, name).into(),
+            _ => path.into(),
+        }
+    }
+
+    /// The grant as it stands for paths in full.
+    fn in_full(&self, right: Right, grant: Grant) -> Grant {
+        match &self.name_left_out {
+            Some(name) if right == Right::Read => Grant { scope: grant.scope.in_full(name), ..grant },
+            _ => grant,
+        }
+    }
+
     /// The token that it acts by, or else the key, by name; `None`: it has shown neither.
     pub(crate) fn name(&self) -> Option<String> {
         let token = self.token.as_ref().map(|token| token.id().to_string());
@@ -157,31 +178,42 @@ impl Gate {
         if self.public.has(right) {
             return Ok(Reach(Scope::all()));
         }
+        let path = &*caller.path_in_full(right, path);
         // Whoever shows a token acts by that alone. A server that copies for a client would lend it its own rights
         // otherwise.
         if let Some(token) = &caller.token {
             let nothing = |why| format!("the token {} gives nothing: {why}", token.id());
             let Good { grant, sources } = self.look_at(token, caller.key).map_err(nothing)?;
-            if !grant.allows(right, path) {
-                let Grant { rights, scope } = grant;
+            let Grant { rights, scope } = grant.clone();
+            let whole = caller.in_full(right, grant);
+            if !whole.allows(right, path) {
                 return Err(format!("the token {} gives '{rights}' on '{scope}' only", token.id()));
             }
-            return self.by_sources(&sources, right, path, grant.scope).map_err(nothing);
+            return self.by_sources(caller, &sources, right, path, whole.scope).map_err(nothing);
         }
-        let Some(key) = caller.key else { return Err("this client has shown neither a key nor a token".to_owned()) };
-        self.by_key(key, right, path).map_err(|why| {
+        let Some(key) = caller.key else {
+            return Err(format!("this client has shown neither a key nor a token: {TICKET}"));
+        };
+        self.by_key(caller, key, right, path).map_err(|why| {
             why.unwrap_or_else(|| {
                 format!(
-                    "this server does not know this client. Its user can make a token ('inhaul token make --{right} PATH'), or add this line to its authorised keys: '{key} {right}=PATH'"
+                    "this server does not know this client: {TICKET}. For another, its user runs 'inhaul token make --{right} /PATH', or adds this line to its authorised keys: '{key} {right}=/PATH'"
                 )
             })
         })
     }
 
     /// Whether the clients that have asked for a token still have the right themselves; and how far it reaches then.
-    fn by_sources(&self, sources: &[Fingerprint], right: Right, path: &str, scope: Scope) -> Result<Reach, String> {
+    fn by_sources(
+        &self,
+        caller: &Caller,
+        sources: &[Fingerprint],
+        right: Right,
+        path: &str,
+        scope: Scope,
+    ) -> Result<Reach, String> {
         sources.iter().try_fold(Reach(scope), |Reach(scope), source| {
-            let own = self.by_key(*source, right, path).ok();
+            let own = self.by_key(caller, *source, right, path).ok();
             let both = own.and_then(|Reach(own)| own.and(&scope)).map(Reach);
             both.ok_or_else(|| {
                 format!("the client that asked for it, with the key {source}, has no such right any more")
@@ -206,17 +238,19 @@ impl Gate {
         Ok(Good { grant, sources: verified.sources })
     }
 
-    /// Whether the host with this key may; if not, why not, if there is more to say than that it is not known.
-    fn by_key(&self, key: Fingerprint, right: Right, path: &str) -> Result<Reach, Option<String>> {
+    /// Whether the host with this key may, at a path in full; if not, why not, if there is more to say than that it is
+    /// not known.
+    fn by_key(&self, caller: &Caller, key: Fingerprint, right: Right, path: &str) -> Result<Reach, Option<String>> {
         let Some(keys) = &self.keys else { return Err(None) };
         let grants = keys.look(|keys| keys.grants_of(key).to_vec()).map_err(|_| {
             // What is wrong with the file is for the server's user, who finds it in the log.
             Some("the authorised keys of this server cannot be read".to_owned())
         })?;
         // Of two that allow it, the one that reaches further: both scopes have the path in them.
-        let allowed = grants.iter().filter(|grant| grant.allows(right, path)).map(|grant| &grant.scope);
+        let whole = grants.iter().map(|grant| caller.in_full(right, grant.clone()));
+        let allowed = whole.filter(|grant| grant.allows(right, path)).map(|grant| grant.scope);
         if let Some(scope) = allowed.min_by_key(|scope| scope.to_string().len()) {
-            return Ok(Reach(scope.clone()));
+            return Ok(Reach(scope));
         }
         let given: Vec<String> =
             grants.iter().map(|grant| format!("'{}' on '{}'", grant.rights, grant.scope)).collect();
@@ -235,6 +269,7 @@ impl Gate {
             return Ok(None);
         }
         let malformed = |error: &dyn std::error::Error| refused(RefusalCode::Malformed, error.to_string());
+        let path = &*caller.path_in_full(Right::Read, path);
         let scope = Scope::new(path).map_err(|error| malformed(&error))?;
         let end = now().plus(DELEGATED_SECONDS);
         // One that came by a token hands on less of that, and so its end and its revocation hold.
@@ -380,7 +415,7 @@ mod tests {
     }
 
     fn caller(key: Option<Fingerprint>, token: Option<Token>) -> Caller {
-        Caller { address: "192.0.2.1:5".parse().unwrap(), key, token }
+        Caller { address: "192.0.2.1:5".parse().unwrap(), key, token, name_left_out: None }
     }
 
     fn token(server: &Server, path: &str, end: UnixTime) -> Token {
@@ -505,6 +540,41 @@ mod tests {
         Book::revoke(&server.state.tokens(), listed()[0].id).unwrap();
         assert!(why(may(&token, "/run-42")).contains("revoked"));
         assert_ne!(delegate("/run-42", dtn2).unwrap().id(), listed()[0].id, "one that was revoked is not given again");
+    }
+
+    #[test]
+    fn a_name_that_may_be_left_out_gives_no_other_rights() {
+        let server = server(Rights::NONE);
+        let (alice, dtn2) = (Fingerprint::of(b"alice"), Fingerprint::of(b"dtn2"));
+        let of_data = |caller: Caller| Caller { name_left_out: Some("data".into()), ..caller };
+        let may = |caller: &Caller, path: &str| server.gate.check(caller, Right::Read, path).is_ok();
+        // A scope and a path may each have the name in it, or not.
+        for scope in ["/run", "/data/run"] {
+            let by_token = of_data(caller(None, Some(token(&server, scope, now().plus(100)))));
+            std::fs::write(server.state.authorized_keys(), format!("{alice} read={scope} write={scope}\n")).unwrap();
+            let by_key = of_data(caller(Some(alice), None));
+            for caller in [&by_token, &by_key] {
+                assert!(may(caller, "/run/x") && may(caller, "/data/run/x") && may(caller, "run"), "{scope}");
+                for path in ["/", "/data", "/runs", "/data/data/run", "/data/runs/x", "/run/../other", "/other/run"] {
+                    assert!(!may(caller, path), "{scope}: {path}");
+                }
+            }
+            // What is put has nothing to do with what is offered.
+            let put = |path: &str| server.gate.check(&by_key, Right::Write, path).is_ok();
+            assert!(put(&format!("{scope}/x")) && !put(if scope == "/run" { "/data/run/x" } else { "/run/x" }));
+            // What is handed on is the same path, in whichever form it is asked for.
+            let handed = server.gate.delegate(&by_key, "/run/x", dtn2).unwrap();
+            let handed = of_data(caller(Some(dtn2), handed));
+            assert!(may(&handed, "/run/x/y") && may(&handed, "/data/run/x") && !may(&handed, "/run/y"), "{scope}");
+        }
+        let all = of_data(caller(None, Some(token(&server, "/", now().plus(100)))));
+        let named = of_data(caller(None, Some(token(&server, "/data", now().plus(100)))));
+        assert!(
+            may(&all, "/") && may(&all, "/data/x") && may(&named, "/") && may(&named, "/x") && may(&named, "/data/x")
+        );
+        // The directory 'data' in the directory 'data' is not all of it.
+        let inner = of_data(caller(None, Some(token(&server, "/data/data", now().plus(100)))));
+        assert!(may(&inner, "/data/data/x") && !may(&inner, "/data") && !may(&inner, "/data/x") && !may(&inner, "/x"));
     }
 
     #[test]

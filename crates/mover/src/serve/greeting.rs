@@ -218,7 +218,11 @@ fn converse(
 ) -> Result<(Transport, ClientRequest), GreetingError> {
     let House { service, gate, udp_port, desk, .. } = house;
     let (role, transport) = exchange_greetings(stream, house, entry.by)?;
-    let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None };
+    let name_left_out = match service {
+        Service::Files(catalogue, _) => catalogue.name_left_out(),
+        Service::Bench => None,
+    };
+    let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None, name_left_out };
     let mut first = receive_request(stream, house, &caller, role, entry.by)?;
     if let Frame::Authorize { token } = &first {
         let token = Token::from_bytes(token).map_err(|error| refused(RefusalCode::NoRight, error.to_string()))?;
@@ -354,12 +358,14 @@ fn check_role(service: &Service, role: SessionRole) -> Result<(), GreetingError>
             RefusalCode::NotAllowed,
             "this server takes nothing in; its user can let it: inhaul serve --accept-puts DIR",
         )),
-        (Service::Files(..), _) => {
-            Err(refused(RefusalCode::WrongService, "this server offers files; start one with 'inhaul bench --server'"))
-        }
-        (Service::Bench, _) => {
-            Err(refused(RefusalCode::WrongService, "this server is for benches; start one with 'inhaul serve'"))
-        }
+        (Service::Files(..), _) => Err(refused(
+            RefusalCode::WrongService,
+            "this server offers files: 'inhaul bench --server' on its host, with another --listen port, is what a bench needs",
+        )),
+        (Service::Bench, _) => Err(refused(
+            RefusalCode::WrongService,
+            "this server is for benches: 'inhaul serve DIR' on its host, with another --listen port, offers files",
+        )),
     }
 }
 

@@ -1,14 +1,13 @@
 //! `serve`: offers directories to any number of receivers, over one TCP and one UDP port.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_identity::Right;
 use inhaul_identity::audit::{Event as AuditEvent, Log};
-use inhaul_store::{Offered, OfferedError};
+use inhaul_store::{Offer, Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::{Socket, give_back_memory, keep_little_memory};
 
@@ -86,7 +85,7 @@ pub(crate) fn serve(
     let log = identity.state.as_ref().map(|state| Log::at(state.audit_log()).of_public(identity.public));
     let audit = Arc::new(Audit::new(log, Arc::clone(&counters)));
     let gate = Gate::new(&identity, Arc::clone(&audit))?;
-    let offered = Offered::new(&options.directories).map_err(offered_error)?;
+    let offered = Offered::of(&options.directories).map_err(offered_error)?;
     let desk: Arc<ProbeDesk> = Arc::default();
     let orders =
         options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk), Arc::clone(&audit))).transpose()?;
@@ -237,7 +236,7 @@ fn bind_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
 struct FileServer {
     reception: Reception,
     serving: Serving,
-    directories: Vec<PathBuf>,
+    directories: Vec<Offer>,
     /// The lower of the limits for all receivers together and for each.
     least_rate: Option<Bitrate>,
     /// Memory for lists of files.
@@ -355,7 +354,7 @@ impl FileServer {
     /// Does what the user has asked for by a signal.
     fn obey(&mut self, engine: &Engine) {
         if self.reload.take() {
-            match Offered::new(&self.directories) {
+            match Offered::of(&self.directories) {
                 Ok(offered) => {
                     // Sessions keep what they have open.
                     let catalogue = Catalogue::new(offered, Arc::clone(&self.budget)).at_rate(self.least_rate);

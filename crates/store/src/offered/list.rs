@@ -17,8 +17,8 @@ impl Offered {
     /// `may_hold` is asked before the names of a directory are held in memory, to be sorted: of those that are being
     /// listed, one within the other.
     ///
-    /// With several directories offered, or a file, the empty request names the list of them. Links are not followed;
-    /// what vanishes meanwhile is left out.
+    /// The empty request names the list of what is offered, unless that is one directory whose name may be left out.
+    /// Links are not followed; what vanishes meanwhile is left out.
     ///
     /// # Errors
     /// When there is no such thing, when the request leads outside, when a directory may not be read, or when
@@ -32,16 +32,16 @@ impl Offered {
     ) -> Result<(), OfferedError> {
         let (recursive, links) = (options.recursive, links(options.no_links));
         let components = super::components(request)?;
-        if components.is_empty() && (self.roots.len() > 1 || self.roots.iter().any(|root| root.is_file)) {
+        if components.is_empty() && self.short().is_none_or(|root| root.file.is_some()) {
             return self.list_roots(recursive, may_hold, each);
         }
         let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
         let failed = |errno| self.request_error(request, errno);
-        if root.is_file {
+        if let Some(file) = &root.file {
             if !rest.is_empty() {
                 return Err(self.not_found(request));
             }
-            each(listed(Vec::new(), &root.dir.stat(&root.name, Links::Refuse).map_err(failed)?));
+            each(listed(Vec::new(), &root.dir.stat(file, Links::Refuse).map_err(failed)?));
             return Ok(());
         }
         let path = rest.join(&b'/');
@@ -68,12 +68,12 @@ impl Offered {
         let mut roots: Vec<&Root> = self.roots.iter().collect();
         roots.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         for root in roots {
-            let path: &[u8] = if root.is_file { &root.name } else { b"" };
+            let path = root.file.as_deref().unwrap_or_default();
             let stat = root.dir.stat(path, Links::Refuse).map_err(|errno| self.request_error(&root.name, errno))?;
             if !each(listed(root.name.clone(), &stat)) {
                 return Ok(());
             }
-            if recursive && !root.is_file && !walk(&root.dir, &root.name, &root.name, true, may_hold, each)? {
+            if recursive && root.file.is_none() && !walk(&root.dir, &root.name, &root.name, true, may_hold, each)? {
                 return Ok(());
             }
         }
@@ -163,6 +163,7 @@ fn listed(path: Vec<u8>, stat: &Stat) -> Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Offer;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
@@ -223,6 +224,11 @@ mod tests {
         let file = Offered::new(&[one.join("a")]).unwrap();
         assert_eq!(names(&file, "", false).unwrap(), ["a"]);
         assert_eq!(names(&file, "a", false).unwrap(), [""]);
+        let named = Offered::of(&[Offer::named("x", one.join("a")).unwrap()]).unwrap();
+        assert_eq!(
+            (names(&named, "", false).unwrap(), names(&named, "x", false).unwrap()),
+            (vec!["x".to_owned()], vec![String::new()])
+        );
     }
 
     #[test]

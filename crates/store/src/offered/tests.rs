@@ -1,6 +1,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use tempfile::TempDir;
 
@@ -186,6 +187,49 @@ fn scan_of_several_directories_goes_by_their_names() {
     let missing = offered.scan(b"/c/f", ScanOptions::default()).unwrap_err().to_string();
     assert_eq!(missing, "there is no '/c/f'; what is offered begins with /a or /b or /single");
     assert!(matches!(offered.scan(b"/", ScanOptions::default()), Err(OfferedError::NotFound { .. })));
+}
+
+#[test]
+fn a_name_means_the_same_whatever_else_is_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    // A directory that has one of its own name in it.
+    fs::create_dir_all(dir.path().join("a/a")).unwrap();
+    fs::create_dir(dir.path().join("b")).unwrap();
+    fs::write(dir.path().join("a/f"), b"outer").unwrap();
+    fs::write(dir.path().join("a/a/f"), b"inner").unwrap();
+    let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+    let read = |offered: &Offered, request: &str| {
+        offered.scan(request.as_bytes(), ScanOptions::default()).map(|set| all_bytes(&set))
+    };
+    let (alone, both) =
+        (Offered::new(std::slice::from_ref(&a)).unwrap(), Offered::new(&[a.clone(), b.clone()]).unwrap());
+    let named = |name: &str, path: &Path| Offer::named(name, path).unwrap();
+    let called_a = Offered::of(&[named("a", &a)]).unwrap();
+    for offered in [&alone, &both, &called_a] {
+        assert_eq!(
+            (read(offered, "/a/f").unwrap(), read(offered, "/a/a/f").unwrap()),
+            (b"outer".to_vec(), b"inner".to_vec())
+        );
+    }
+    // Only the name of the one directory that was given none may be left out.
+    assert_eq!(read(&alone, "/f").unwrap(), b"outer");
+    assert_eq!(alone.name_left_out(), Some(&b"a"[..]));
+    for offered in [&both, &called_a] {
+        assert!(matches!(read(offered, "/f"), Err(OfferedError::NotFound { .. })));
+        assert_eq!(offered.name_left_out(), None);
+    }
+    let other = Offered::of(&[named("x", &a), b.into(), named("y", &a)]).unwrap();
+    assert_eq!(
+        (read(&other, "/x/f").unwrap(), read(&other, "/y/a/f").unwrap()),
+        (b"outer".to_vec(), b"inner".to_vec())
+    );
+    assert!(matches!(Offered::of(&[named("x", &a), named("x", &a)]), Err(OfferedError::SameName(_))));
+    let file = Offered::of(&[named("x", &a.join("f"))]).unwrap();
+    assert_eq!(read(&file, "/x").unwrap(), b"outer");
+    assert!(read(&file, "/f").is_err() && read(&file, "/").is_err());
+    for name in ["", ".", "..", "a/b", "a\n", &"x".repeat(256)] {
+        assert!(Offer::named(name, "/").is_err(), "{name:?}");
+    }
 }
 
 #[test]

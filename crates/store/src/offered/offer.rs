@@ -1,0 +1,52 @@
+//! What is to be offered: a path, and the name that it is offered under.
+
+use std::path::{Path, PathBuf};
+
+/// A directory or file to offer, with or without a name of its choice. Without one it is offered under its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    name: Option<String>,
+    path: PathBuf,
+}
+
+/// A text is no name to offer something under.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{}' is no name to offer something under: write one without '/', up to 255 bytes", .0.escape_debug())]
+pub struct OfferNameError(String);
+
+impl Offer {
+    /// Longest name, in bytes.
+    const NAME_BYTES_MAX: usize = 255;
+
+    /// Offers `path` as `name`, which requests begin with: always, even if nothing else is offered.
+    ///
+    /// # Errors
+    /// When the name is none that a path can have in it.
+    pub fn named(name: &str, path: impl Into<PathBuf>) -> Result<Self, OfferNameError> {
+        let is_name = !matches!(name, "" | "." | "..")
+            && !name.contains('/')
+            && !name.chars().any(char::is_control)
+            && name.len() <= Self::NAME_BYTES_MAX;
+        if is_name {
+            Ok(Self { name: Some(name.to_owned()), path: path.into() })
+        } else {
+            Err(OfferNameError(name.to_owned()))
+        }
+    }
+
+    /// The name that was chosen.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What is offered.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl From<PathBuf> for Offer {
+    fn from(path: PathBuf) -> Self {
+        Self { name: None, path }
+    }
+}
