@@ -8,6 +8,9 @@ import subprocess
 from pathlib import Path
 
 
+DIRTY = "-dirty"
+
+
 def describe():
     """What a reader must know of the machine to place its figures."""
     return {
@@ -20,7 +23,7 @@ def describe():
         "rmem_max_bytes": _number("/proc/sys/net/core/rmem_max"),
         "wmem_max_bytes": _number("/proc/sys/net/core/wmem_max"),
         "versions": {
-            "inhaul commit": _first_line("git", "describe", "--always", "--dirty"),
+            "inhaul commit": commit(),
             "rustc": _version("rustc", "--version"),
             "iperf3": _version("iperf3", "--version"),
             "libsrt": _version("dpkg-query", "--show", "--showformat=${Version}", "libsrt-openssl-dev"),
@@ -32,6 +35,14 @@ def describe():
             "s2n-quic": _locked("s2n-quic"),
         },
     }
+
+
+def commit():
+    """The commit of the source, with DIRTY behind it if anything but kept results was changed; None where git knows none."""
+    top = Path(__file__).resolve().parent.parent.parent
+    name = _first_line("git", "-C", str(top), "rev-parse", "--short", "HEAD")
+    changed = _first_line("git", "-C", str(top), "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results", ":(top,exclude)bench/results")
+    return name and name + (DIRTY if changed else "")
 
 
 def sentence(machine):

@@ -1,8 +1,26 @@
 """What a bench keeps, and reads again to print its table."""
 
+import argparse
 import datetime
 import json
 import re
+from pathlib import Path
+
+from . import machine as this_machine
+
+KEPT = Path(__file__).resolve().parent.parent / "results"
+
+
+def kept_file(name):
+    """Where a bench keeps its results, as the type of an argument. Those of the repository name the commit that makes them again, so
+    they are not made from changed sources."""
+    file = Path(name)
+    commit = this_machine.commit()
+    if KEPT in file.resolve().parents and (commit is None or commit.endswith(this_machine.DIRTY)):
+        raise argparse.ArgumentTypeError(
+            f"{name} must name a commit that makes it again, and the source here is changed ({commit}): commit the changes, or give a file outside of {KEPT}"
+        )
+    return file
 
 
 def write(file, machine, **measured):

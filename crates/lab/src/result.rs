@@ -48,9 +48,13 @@ pub struct RunResult {
     pub checks: Vec<Verdict>,
     /// Packets that came over links.
     pub packet_hops: u64,
-    /// Fingerprint of every delivery and its time, in hexadecimal: equal for equal runs.
+    /// Fingerprint of what the run did, after [`TRACE_FORM`], in hexadecimal: equal for equal runs. Empty where time is
+    /// real.
     pub trace: String,
 }
+
+/// What traces begin with: the form of the fingerprint. Traces of different forms cannot be compared.
+pub const TRACE_FORM: &str = "2-";
 
 /// One flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ use inhaul_transport::{Command, EndpointConfig, FlowLimits, ObjectId, Role};
 
 use crate::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use crate::random_streams::{ENDPOINT_STREAMS, WEB_STREAMS};
+use crate::result::TRACE_FORM;
 use crate::scenario::{Plan, WhatChanges};
 use crate::web;
 
@@ -193,7 +194,7 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
             flows: (0..).zip(&self.transfers).map(|(k, id)| self.flow(k, *id)).collect(),
             links: seen,
             packet_hops: self.simulation.hops(),
-            trace: format!("{:016x}", self.simulation.trace()),
+            trace: format!("{TRACE_FORM}{:016x}", self.simulation.trace()),
             cpu_s: None,
         }
     }

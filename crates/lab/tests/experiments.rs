@@ -1,7 +1,14 @@
 //! Every experiment, scaled down: the machinery from the scenario to the table and the figures. What must come out is
 //! judged in full by `inhaul lab run`; here only where the experiment is run as it is.
 
-use inhaul_lab::{Backend, experiments, judge, judgement_table, run_scenario};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use inhaul_lab::kept::{Kept, read_kept};
+use inhaul_lab::result::{RunResult, TRACE_FORM};
+use inhaul_lab::{Backend, Job, experiments, find_experiment, judge, judgement_table, run_jobs, run_scenario};
+use inhaul_protocols::registry;
+use serde_json::Value;
 
 #[test]
 fn every_experiment_runs_and_is_judged() {
@@ -58,7 +65,7 @@ fn figure_7_comes_out_with_capacities_given() {
     // gtp-2004 5.1.1: "whenever a new flow starts, each active flow achieves an identical fair share". With the
     // paper's control, how soon the shares are there depends on the moment of the join: ten are tried.
     const PLACES: u32 = 10;
-    let experiment = inhaul_lab::find_experiment("gtp-2004/fig7").unwrap_or_else(|error| panic!("{error}"));
+    let experiment = find_experiment("gtp-2004/fig7").unwrap_or_else(|error| panic!("{error}"));
     let mut soon = 0;
     for place in 0..PLACES {
         let mut set = experiment.control_paper.clone();
@@ -73,4 +80,117 @@ fn figure_7_comes_out_with_capacities_given() {
         soon += u32::from(shares[0].passed);
     }
     assert!(soon * 2 > PLACES, "soon after {soon} of {PLACES} joins");
+}
+
+/// Kept runs that are short, by file and case: together they have every protocol.
+const SHORT: &[(&str, &str)] = &[
+    ("gtp-2004/fig7/sim.json", ""),
+    ("beyond/random-loss/sim.json", "protocol = reno, loss = 1 %"),
+    ("beyond/random-loss/sim.json", "protocol = highspeed, loss = 1 %"),
+    ("beyond/random-loss/sim.json", "protocol = scalable, loss = 1 %"),
+    ("beyond/random-loss/sim.json", "protocol = bic, loss = 1 %"),
+    ("beyond/random-loss/sim.json", "protocol = cubic, loss = 1 %"),
+    ("beyond/random-loss/sim.json", "protocol = fhstcp, loss = 1 %"),
+    ("beyond/pairs-star/sim.json", "rbudp, bbr"),
+    ("beyond/pairs-star/sim.json", "rbudp, bbr3"),
+    ("beyond/pairs-star/sim.json", "sabul, udt"),
+    ("beyond/rbudp-model/sim.json", "loss = 0 %"),
+    ("rbudp-plus-2006/table1/sim.json", "idle, 2.0 Gbit/s, RBUDP+"),
+];
+
+/// Kept results of long runs that nobody has made again since traces have their present form: their traces are of
+/// another one, and say nothing.
+const OLD_TRACES: &[&str] = &[];
+
+#[test]
+fn short_kept_runs_come_out_again_number_by_number_and_with_the_same_trace() {
+    let mut protocols = BTreeSet::new();
+    std::thread::scope(|scope| {
+        let again = SHORT.iter().map(|(file, case)| scope.spawn(|| assert_comes_out_again(file, case)));
+        for thread in again.collect::<Vec<_>>() {
+            match thread.join() {
+                Ok(run) => protocols.extend(run.flows.into_iter().map(|flow| flow.protocol)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    let all: BTreeSet<String> = registry::PROTOCOLS.iter().map(|protocol| protocol.name.to_owned()).collect();
+    assert_eq!(protocols, all, "each protocol has a kept run");
+}
+
+fn assert_comes_out_again(file: &str, case: &str) -> RunResult {
+    let kept = kept(file);
+    let kept_run = kept.runs.iter().find(|run| run.case == case).unwrap_or_else(|| panic!("{file} has no '{case}'"));
+    let experiment = find_experiment(&kept.experiment).unwrap_or_else(|error| panic!("{error}"));
+    let scenario = experiment.scenario(&[]).unwrap_or_else(|error| panic!("{error}"));
+    let cell = scenario.cells.iter().position(|cell| cell.case == case).expect("a kept case is one of the scenario's");
+    let job = Job { cell, seed: kept_run.seed };
+    let again = run_jobs(&scenario, &[job], &experiment.name, Backend::Sim { threads: 1 }, &()).remove(0);
+    let again = again.expect("a run that nobody stops comes to its end");
+    let (before, after) = (numbers(kept_run), numbers(&again));
+    let mut differ = Vec::new();
+    differences("", &before, &after, &mut differ);
+    assert!(differ.is_empty(), "{file} [{case}] does not come out again:\n  {}", differ.join("\n  "));
+    if OLD_TRACES.contains(&file) {
+        assert!(!kept_run.trace.starts_with(TRACE_FORM), "{file} has traces of the present form: take it off the list");
+    } else {
+        assert_eq!(kept_run.trace, again.trace, "{file} [{case}]: all numbers agree, and what happened does not");
+    }
+    again
+}
+
+#[test]
+fn kept_simulated_runs_have_traces_of_the_present_form() {
+    let results = read_kept(&results()).unwrap_or_else(|error| panic!("{error}"));
+    let simulated = results.results.iter().filter(|found| found.kept.backend == "sim");
+    for found in simulated {
+        let file = found.kept.path();
+        let is_old = OLD_TRACES.iter().any(|old| file == Path::new(old));
+        let all = found.kept.runs.iter().all(|run| run.trace.starts_with(TRACE_FORM) != is_old);
+        assert!(all, "{}: {}", file.display(), if is_old { "take it off the list" } else { "an old trace" });
+    }
+}
+
+fn results() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results")
+}
+
+fn kept(file: &str) -> Kept {
+    let path = results().join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Kept::from_json(&text).unwrap_or_else(|error| panic!("{} {error}", path.display()))
+}
+
+/// What a run says of itself, as it is written. What its experiment adds is not there (checks, published values, the
+/// influence ratio), nor are series, which are thinned, and the trace.
+fn numbers(run: &RunResult) -> Value {
+    let text = serde_json::to_string(run).expect("a result can be written");
+    let mut value: Value = serde_json::from_str(&text).expect("and read");
+    let run = value.as_object_mut().expect("a run is an object");
+    for of_others in ["experiment", "checks", "published", "trace"] {
+        run.remove(of_others);
+    }
+    run["metrics"].as_object_mut().expect("metrics are an object").remove("influence_ratio");
+    for flow in run["flows"].as_array_mut().expect("flows are a list") {
+        flow.as_object_mut().expect("a flow is an object").remove("series");
+    }
+    value
+}
+
+/// Where two values differ, and how.
+fn differences(at: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            for (key, value) in before {
+                differences(&format!("{at}.{key}"), value, after.get(key).unwrap_or(&Value::Null), found);
+            }
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            for (place, (before, after)) in before.iter().zip(after).enumerate() {
+                differences(&format!("{at}[{place}]"), before, after, found);
+            }
+        }
+        _ if before == after => {}
+        _ => found.push(format!("{at}: {before} was kept, now it is {after}")),
+    }
 }

@@ -213,13 +213,28 @@ impl Simulation {
         }
     }
 
+    /// Takes a delivery into the fingerprint: when, from whom to whom, of which flow, how long, and which data. What the
+    /// bytes of its head say is the protocol's encoding, not its behaviour.
     pub(crate) fn note_delivery(&mut self, to: EndpointId, packet: &Packet) {
-        let head = packet.datagram.head();
+        let Load::Data { flow, from, body, .. } = packet.datagram.load else { return };
         self.mix(self.now.as_nanos());
-        self.mix(u64::from(to.0) << 32 | u64::from(packet.payload_bytes()));
-        let (words, rest) = head.as_chunks::<8>();
-        words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
-        rest.iter().for_each(|byte| self.mix(u64::from(*byte)));
+        self.mix(u64::from(from.0) << 32 | u64::from(to.0));
+        self.mix(u64::from(flow.0) << 32 | u64::from(packet.payload_bytes()));
+        self.mix(body.start);
+        self.mix(body.len());
+    }
+
+    /// Takes into the fingerprint how something ended, and when.
+    fn note_outcome(&mut self, from: EndpointId, event: &Event) {
+        let (kind, of): (u64, u32) = match event {
+            Event::Complete { object } => (1, object.0),
+            Event::Failed { flow, .. } => (2, flow.0),
+            Event::Starved { object } => (3, object.0),
+            Event::Control { .. } | Event::Closed { .. } | Event::Opened { .. } => return,
+        };
+        self.mix(self.now.as_nanos());
+        self.mix(kind << 32 | u64::from(from.0));
+        self.mix(u64::from(of));
     }
 
     /// Takes a word into the fingerprint.
@@ -416,6 +431,7 @@ impl Simulation {
     }
 
     fn on_event(&mut self, from: EndpointId, event: Event) {
+        self.note_outcome(from, &event);
         match event {
             Event::Control { flow, message } => self.write(from, flow, Item::Message(message)),
             Event::Complete { object } => self.on_complete(from, object),

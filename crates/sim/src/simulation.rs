@@ -486,7 +486,9 @@ impl Simulation {
         self.network.hops
     }
 
-    /// A fingerprint of everything that was delivered and when: equal for equal runs.
+    /// A fingerprint of the run: equal for equal runs. It is of behaviour: which data was delivered, from whom to whom,
+    /// in what length and when, and what completed or failed. How protocols encode their heads and messages does not
+    /// count, as long as they are as long as before.
     pub fn trace(&self) -> u64 {
         self.trace
     }

@@ -42,7 +42,8 @@ impl Simulation {
     /// A segment has arrived at one end: what its kernel does by itself.
     pub(crate) fn take_segment(&mut self, way: Way, segment: Segment) {
         self.mix(self.now.as_nanos());
-        self.mix(u64::from(way.transfer.0) << 1 | u64::from(way.to_receiver()));
+        self.mix(u64::from(way.transfer.0) << 32 | way.lane as u64);
+        self.mix(u64::from(segment.wire_bytes()));
         let running = &mut self.transfers[way.transfer.0 as usize];
         // After the end, segments may still be on their way.
         let Some(streams) = running.streams(way.tunnel()) else { return };
@@ -82,7 +83,8 @@ impl Simulation {
             match item {
                 None => return,
                 Some(Item::Message(message)) => {
-                    message.iter().for_each(|byte| self.mix(u64::from(*byte)));
+                    // That it came, to whom, and how long it is; not how it is encoded.
+                    self.mix(u64::from(reader.0) << 32 | message.len() as u64);
                     self.seats[reader.0 as usize].endpoint.handle_control(self.now, id.flow(), &message);
                     self.pump(reader);
                 }

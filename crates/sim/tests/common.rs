@@ -12,7 +12,7 @@ use inhaul_transport::{
 
 /// Bytes of object in a datagram.
 pub(crate) const BLOCK: u64 = 1440;
-/// Head of a data datagram: flow, zero, offset, time sent.
+/// Head of a data datagram: flow, zero, offset, time sent, and a mark that nobody reads.
 pub(crate) const HEAD: usize = 32;
 /// Until data comes, the receiver says so often where it is.
 const HELLO_GAP: Span = Span::from_millis(100);
@@ -23,6 +23,7 @@ const AGAIN: u8 = 2;
 /// Sends objects at a constant rate.
 pub(crate) struct ConstantSender {
     rate: Bitrate,
+    mark: u64,
     flows: BTreeMap<FlowId, Sending>,
     events: VecDeque<Event>,
 }
@@ -37,7 +38,13 @@ struct Sending {
 impl ConstantSender {
     /// A sender that gives each flow the rate, headers included.
     pub(crate) fn new(rate: Bitrate) -> Self {
-        Self { rate, flows: BTreeMap::new(), events: VecDeque::new() }
+        Self { rate, mark: 0, flows: BTreeMap::new(), events: VecDeque::new() }
+    }
+
+    /// The same sender, whose heads look different.
+    #[allow(dead_code, reason = "not every program that includes this file has a use for it")]
+    pub(crate) fn marked(self, mark: u64) -> Self {
+        Self { mark, ..self }
     }
 
     fn offer(&mut self, now: Time, offer: &OfferFlow) {
@@ -96,6 +103,7 @@ impl Endpoint for ConstantSender {
                 head[..4].copy_from_slice(&id.0.to_le_bytes());
                 head[8..16].copy_from_slice(&body.start.to_le_bytes());
                 head[16..24].copy_from_slice(&now.as_nanos().to_le_bytes());
+                head[24..].copy_from_slice(&self.mark.to_le_bytes());
                 out.push(*id, Route { to: peer, connection: None }, &head, body, 0);
                 flow.next = flow.next.max(now) + self.rate.time_for(body.len() + HEAD as u64 + 28);
                 range.start = body.end;

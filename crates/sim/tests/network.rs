@@ -53,6 +53,29 @@ fn pair(link: &LinkSpec, receiver: HostSpec, sends: Bitrate, size: u64, seed: u6
     Pair { sim, hosts, links, ends, transfer }
 }
 
+/// The fingerprint of a transfer of `size` bytes from a sender whose heads have `mark` in them.
+fn trace_of(sends: Bitrate, size: u64, mark: u64) -> u64 {
+    let mut t = Topology::new();
+    let hosts = [t.host("a", HostSpec::default()), t.host("b", HostSpec::default())];
+    t.duplex("ab", hosts[0], hosts[1], wire(100, 5), wire(100, 5));
+    let mut sim = Simulation::new(t, 1).unwrap();
+    let sender = sim.endpoint(hosts[0], Box::new(ConstantSender::new(sends).marked(mark))).unwrap();
+    let receiver = sim.endpoint(hosts[1], Box::new(Collector::default())).unwrap();
+    let transfer = sim.transfer(transfer("flow", (sender, receiver), size)).unwrap();
+    sim.run_while(at(1_000), |sim| !sim.is_complete(transfer)).unwrap();
+    assert!(sim.is_complete(transfer));
+    sim.trace()
+}
+
+#[test]
+fn a_trace_is_of_what_happens_and_not_of_how_heads_are_encoded() {
+    let (rate, size) = (Bitrate::from_mbps(50), 100 * BLOCK);
+    let trace = trace_of(rate, size, 0);
+    assert_eq!(trace, trace_of(rate, size, 0xDEAD_BEEF));
+    assert_ne!(trace, trace_of(rate, size - 1, 0), "a byte less");
+    assert_ne!(trace, trace_of(Bitrate::from_mbps(49), size, 0), "other times");
+}
+
 fn wire(mbps: u64, millis: u64) -> LinkSpec {
     LinkSpec::drop_tail(Bitrate::from_mbps(mbps), Span::from_millis(millis), QueueLimit::Bytes(100_000))
 }

@@ -7,6 +7,7 @@
 
 pub mod circles;
 pub mod dependencies;
+pub mod documents;
 pub mod modules;
 pub mod published;
 pub mod rooms;

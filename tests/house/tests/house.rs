@@ -15,6 +15,9 @@ use inhaul_house_tests::source::Source;
 use inhaul_protocols::registry;
 use serde::de::DeserializeOwned;
 
+#[path = "house/documents.rs"]
+mod documents;
+
 /// The only place where unsafe code may stand.
 const SYSTEM_CALLS: &str = "crates/udp/src/sys";
 /// Where clocks and hash maps are at home.

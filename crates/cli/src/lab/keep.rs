@@ -1,6 +1,6 @@
 //! `inhaul lab run --keep`: keeps results in files.
 
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
@@ -12,6 +12,11 @@ use super::failure::Failure;
 use super::runs::{BackendArg, Control, Run};
 use crate::options::WaitArg;
 use crate::output::{announce, say};
+
+/// What the name of a commit ends with where the source was changed.
+const DIRTY: &str = "-dirty";
+/// Where a repository keeps its results.
+const KEPT: &str = "results";
 
 /// Writes the result below `directory` and says where.
 pub(super) fn keep(
@@ -32,6 +37,32 @@ pub(super) fn keep(
         announce(&format!("kept: {}", path.display()));
     }
     Ok(())
+}
+
+/// Whether results may be kept there. Those of a repository name the commit that makes them again, so a program that was
+/// built from changed sources keeps its results elsewhere.
+///
+/// # Errors
+/// When they may not.
+pub(super) fn check_place(directory: &Path) -> Result<(), Failure> {
+    refusal(directory, commit().as_deref()).map_or(Ok(()), |why| Err(Failure::Usage(why)))
+}
+
+/// Why a program of this commit may not keep results there.
+fn refusal(directory: &Path, commit: Option<&str>) -> Option<String> {
+    let commit = commit.filter(|commit| commit.ends_with(DIRTY))?;
+    let directory = absolute(directory).ok()?;
+    let is_kept = |place: &Path| {
+        place.file_name().is_some_and(|name| name == KEPT)
+            && place.parent().is_some_and(|top| top.join(".git").exists() && top.join("experiments").is_dir())
+    };
+    directory.ancestors().any(is_kept).then(|| {
+        format!(
+            "this program was built from changed sources ({commit}), and what {} has must name a commit that makes it \
+             again: commit the changes, build and run it again, or give --keep another directory",
+            directory.display()
+        )
+    })
 }
 
 /// Opens the journal of runs that are finished before the experiment is, and says how many there are.
@@ -190,6 +221,21 @@ mod tests {
             command_of(&line),
             "inhaul lab run a/b --control paper --seed 3 --repetitions 2 --set 'duration=5 s' --set 'sweep=[]'"
         );
+    }
+
+    #[test]
+    fn changed_sources_keep_nothing_in_a_repository() {
+        let repository = tempfile::tempdir().unwrap();
+        for folder in [".git", "experiments", "results/sub", "other"] {
+            std::fs::create_dir_all(repository.path().join(folder)).unwrap();
+        }
+        let refused = |place: &str, commit| refusal(&repository.path().join(place), commit);
+        let (clean, dirty) = (Some("0123456789ab"), Some("0123456789ab-dirty"));
+        for place in ["results", "results/sub", "results/not/there/yet"] {
+            assert!(refused(place, dirty).is_some_and(|why| why.contains("0123456789ab-dirty")), "{place}");
+            assert_eq!((refused(place, clean), refused(place, None)), (None, None), "{place}");
+        }
+        assert_eq!((refused("other", dirty), refused("other/results", dirty)), (None, None));
     }
 
     #[test]

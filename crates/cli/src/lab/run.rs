@@ -71,6 +71,9 @@ pub(super) fn run_experiment(args: &Run) -> Result<(), Failure> {
         settings.splice(0..0, experiment.control_paper.iter().cloned());
     }
     let scenario = experiment.scenario(&settings)?;
+    if let Some(directory) = &args.keep {
+        keep::check_place(directory)?;
+    }
     let begun = Instant::now();
     let journal = args.keep.as_ref().map(|directory| keep::journal(directory, args, &experiment)).transpose()?;
     let mut runs = run_all(&scenario, &experiment.name, &args.runs, journal.as_ref())?;

@@ -17,9 +17,10 @@ pub(super) fn section<'a>(readme: &'a str, heading: &str) -> Option<&'a str> {
     bodies.find(|(name, _)| name.trim() == heading).map(|(_, body)| body.trim())
 }
 
-/// Writes paragraphs and lists.
+/// Writes paragraphs and lists. Comments are for those who check the figures.
 pub(super) fn write(page: &mut Markup, markdown: &str) {
-    for block in markdown.split("\n\n").map(str::trim).filter(|block| !block.is_empty()) {
+    let blocks = markdown.split("\n\n").map(str::trim);
+    for block in blocks.filter(|block| !block.is_empty() && !block.starts_with("<!--")) {
         if let Some(list) = block.strip_prefix("- ") {
             page.element("ul", &[], |ul| {
                 for item in list.split("\n- ") {
@@ -74,6 +75,7 @@ mod tests {
     fn write_knows_paragraphs_lists_and_code() {
         assert_eq!(html("It `b` < c.\nMore."), "<p>It <code>b</code> &lt; c. More.</p>\n");
         assert_eq!(html("- one `a`\n  b\n- two"), "<ul><li>one <code>a</code>   b</li>\n<li>two</li>\n</ul>\n");
+        assert_eq!(html("a\n\n<!-- given: 5 s\n-->\n\nb"), "<p>a</p>\n<p>b</p>\n");
         assert_eq!(html("an odd ` tick"), "<p>an odd ` tick</p>\n");
     }
 }

@@ -1,0 +1,194 @@
+//! Documents: their figures, paths and tables.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use inhaul_house_tests::documents::constants::{self, Constant};
+use inhaul_house_tests::documents::links::Repository;
+use inhaul_house_tests::documents::results::Results;
+use inhaul_house_tests::documents::{figures, markdown};
+use inhaul_house_tests::rules;
+
+use super::{CIRCLES, entries, read, report, source_files, top};
+
+/// Documents whose figures nobody has compared with kept results yet. The list may only become shorter.
+const NOT_COMPARED: &[&str] = &[];
+/// Documents of constants, the folder whose constants they must have, and where else rows may look.
+const CONSTANTS: &[(&str, &str)] = &[
+    ("crates/protocols/src/gtp/PROTOCOL.md", "crates/protocols/src/gtp"),
+    ("crates/protocols/src/rbudp/PROTOCOL.md", "crates/protocols/src/rbudp"),
+    ("crates/protocols/src/sabul/PROTOCOL.md", "crates/protocols/src/sabul"),
+    ("crates/protocols/src/tcp/PROTOCOL.md", "crates/protocols/src/tcp"),
+    ("crates/protocols/src/udt/PROTOCOL.md", "crates/protocols/src/udt"),
+    ("crates/transport/src/kit/WIRE.md", "crates/transport/src/kit"),
+    ("crates/udp/src/seal/PROTOCOL.md", "crates/udp/src/seal"),
+];
+/// Set to write the tables of constants anew.
+const BLESS: &str = "INHAUL_BLESS";
+/// Kept results of programs that were built from changed sources. The list may only become shorter.
+const DIRTY: &[&str] = &[
+    "bench/results/2026-11-22-mirrors-vm-2-core-x86_64.json",
+    "bench/results/2026-11-23-vm-2-core-x86_64.json",
+    "bench/results/2026-11-24-endhost-sealed-vm-2-core-x86_64.json",
+    "bench/results/2026-11-24-sealed-full-vm-2-core-x86_64.json",
+    "bench/results/2026-11-24-sealed-vm-2-core-x86_64.json",
+    "bench/results/2026-11-25-reads-vm-2-core-x86_64.json",
+    "bench/results/2026-11-25-remote-vm-2-core-x86_64.json",
+    "results/beyond/rbudp-model/sim.json",
+    "results/eval-2004/patterns/sim.json",
+    "results/eval-2004/table3/sim.json",
+    "results/eval-2004/table4/sim.json",
+    "results/gtp-2004/table2/sim.json",
+    "results/gtp-2004/table3/sim.json",
+    "results/gtp-2004/table4/sim.json",
+    "results/gtp-2004/table5/sim.json",
+    "results/udt-2004/table2/sim.json",
+    "results/udt-2004/table4/sim.json",
+    "results/udt-2004/table6/sim.json",
+    "results/udt-2004/table7/sim.json",
+];
+/// What documents name that benchmarks make.
+const MADE: &[&str] = &["bench/work/remote/bin/python"];
+/// Folders that are no part of the source.
+const NOT_SOURCE: &[&str] = &["target", "work", "node_modules", "__pycache__"];
+
+#[test]
+fn figures_are_those_of_kept_results() {
+    let results = results();
+    let mut found = Vec::new();
+    for (document, text) in documents() {
+        let wrong = figures::violations(&text, &results);
+        match NOT_COMPARED.contains(&document.as_str()) {
+            true if wrong.is_empty() => found.push(format!("{document}: all is compared: take it off the list")),
+            true => {}
+            false => found.extend(wrong.into_iter().map(|what| format!("{document}:{what}"))),
+        }
+    }
+    report("figures in documents", &found);
+}
+
+#[test]
+fn what_documents_name_is_there() {
+    let documents = documents();
+    let texts = documents.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+    let repository = Repository::new(files().into_iter().chain(MADE.iter().map(|made| (*made).to_owned())), texts.clone());
+    let wrong = texts.flat_map(|(path, text)| {
+        let wrong = repository.violations(path, text);
+        wrong.into_iter().map(move |what| format!("{path}:{what}"))
+    });
+    report("paths and links in documents", &wrong.collect::<Vec<_>>());
+}
+
+#[test]
+fn tables_of_constants_are_the_code_s() {
+    let mut found = Vec::new();
+    for (document, folder) in CONSTANTS {
+        let own = constants_below(&top().join(folder));
+        let elsewhere = |file: &str| constants_of(folder, file);
+        let path = top().join(document);
+        let text = read(&path);
+        let wrong = constants::violations(&text, &own, &elsewhere);
+        if !wrong.is_empty() && std::env::var_os(BLESS).is_some() {
+            fs::write(&path, constants::blessed(&text, &own, &elsewhere)).expect("a document can be written");
+        }
+        found.extend(wrong.into_iter().map(|what| format!("{document}: {what}")));
+    }
+    let hint = format!("{BLESS}=1 cargo test -p inhaul-house-tests writes the tables anew");
+    found.extend((!found.is_empty()).then_some(hint));
+    report("tables of constants", &found);
+}
+
+/// The constants of a file that a row names beside those of its own folder.
+fn constants_of(folder: &str, file: &str) -> Option<Vec<Constant>> {
+    let places = [Path::new(folder).join(file), Path::new("crates/transport/src").join(file), PathBuf::from(file)];
+    let path = places.into_iter().map(|place| top().join(place)).find(|place| place.is_file())?;
+    let name = path.file_name()?.to_str()?;
+    Some(constants_below(path.parent()?).into_iter().filter(|constant| constant.file == name).collect())
+}
+
+fn constants_below(folder: &Path) -> Vec<Constant> {
+    let mut files = source_files(folder);
+    files.retain(|path, _| !rules::is_test(Path::new(path)));
+    constants::of_code(&files)
+}
+
+#[test]
+fn architecture_names_the_circles_that_are_left() {
+    let text = read(&top().join("ARCHITECTURE.md"));
+    let parts = markdown::parse(&text);
+    let mut tables = parts.iter().filter_map(|part| match &part.kind {
+        markdown::Kind::Table(rows) if rows[0] == ["crate", "modules that still use each other"] => Some(&rows[1..]),
+        _ => None,
+    });
+    let written: Vec<Vec<String>> = tables.next().expect("ARCHITECTURE.md has a table of circles").to_vec();
+    let circles = CIRCLES.iter().map(|(package, modules)| {
+        let modules: Vec<String> = modules.iter().map(|module| format!("`{module}`")).collect();
+        vec![package.trim_start_matches("inhaul-").to_owned(), modules.join(", ")]
+    });
+    assert_eq!(written, circles.collect::<Vec<_>>(), "ARCHITECTURE.md lists the circles that tests/house allows");
+}
+
+#[test]
+fn results_are_kept_from_commits() {
+    let dirty = results().dirty();
+    let mut found: Vec<String> =
+        dirty.iter().filter(|path| !DIRTY.contains(&path.as_str())).map(|path| format!("{path} names no commit")).collect();
+    let gone = DIRTY.iter().filter(|path| !dirty.iter().any(|dirty| dirty == *path));
+    found.extend(gone.map(|path| format!("{path} names a commit: take it off the list")));
+    report("kept results of changed sources", &found);
+}
+
+#[test]
+fn benches_keep_nothing_of_changed_sources() {
+    let mut found = Vec::new();
+    for script in entries(&top().join("bench")).into_iter().filter(|path| path.is_file() && path.extension().is_none()) {
+        let text = read(&script);
+        let writes = ["\"--json\"", "\"--append\"", "\"--output\""];
+        let lines = text.lines().filter(|line| line.contains("add_argument") && writes.iter().any(|flag| line.contains(flag)));
+        let unchecked = lines.filter(|line| !line.contains("kept_file"));
+        found.extend(unchecked.map(|line| format!("{}: {}", script.display(), line.trim())));
+    }
+    report("benches that would keep what names no commit", &found);
+}
+
+/// All kept results.
+fn results() -> Results {
+    let mut kept = BTreeMap::new();
+    for path in files().into_iter().filter(|path| path.ends_with(".json")) {
+        if path.starts_with("results/") || path.starts_with("bench/results/") {
+            let text = read(&top().join(&path));
+            kept.insert(path, text);
+        }
+    }
+    assert!(kept.len() > 40, "the kept results were not found: {:?}", kept.keys());
+    let form = read(&top().join("crates/lab/src/kept/mod.rs"));
+    let form = form.split("const VERSION: u32 = ").nth(1).and_then(|rest| rest.split(';').next()?.parse().ok());
+    Results::new(kept, form.expect("the lab says which form its kept results have"))
+}
+
+/// All documents, by their paths from the top.
+fn documents() -> BTreeMap<String, String> {
+    // A link to a document is not another one.
+    let documents = files().into_iter().filter(|path| path.ends_with(".md") && !top().join(path).is_symlink());
+    documents.map(|path| (path.clone(), read(&top().join(&path)))).collect()
+}
+
+/// All files, as paths from the top.
+fn files() -> Vec<String> {
+    let mut waiting = vec![top().to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = waiting.pop() {
+        for path in entries(&folder) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let is_source = !NOT_SOURCE.contains(&name) && (!name.starts_with('.') || name == ".cargo");
+            if path.is_dir() && !path.is_symlink() && is_source {
+                waiting.push(path);
+            } else if let Some(path) = path.strip_prefix(top()).ok().and_then(Path::to_str).filter(|_| is_source) {
+                files.push(path.to_owned());
+            }
+        }
+    }
+    files.sort();
+    files
+}
