@@ -4,6 +4,7 @@ mod access;
 mod destination;
 mod error;
 mod finish;
+mod lacking;
 mod links;
 mod metadata;
 mod names;
@@ -89,7 +90,7 @@ pub struct Landing {
     /// Whether only the journal of an earlier landing allows to add to the target directory.
     needs_journal: bool,
     /// The directories of this user that it may write to only for the time of the landing.
-    lifted: Vec<Lifted>,
+    lifted: Lifted,
     /// Whether a directory that was there before is the way to another file system.
     crosses_devices: bool,
     resumed: Resumed,
@@ -236,7 +237,7 @@ impl Landing {
             made_earlier: BTreeSet::new(),
             owns_partials: false,
             needs_journal,
-            lifted: Vec::new(),
+            lifted: Lifted::default(),
             crosses_devices: false,
             resumed: Resumed { groups: Vec::new(), changes, damage: opened.damage },
             journal: Mutex::new(journal),
@@ -246,15 +247,22 @@ impl Landing {
             notes: Mutex::default(),
         };
         landing.owns_partials = opened.was_there;
-        landing.open_up()?;
+        landing.lifted.open_up(&landing.plan, &landing.base)?;
         landing.check_names()?;
         landing.take_up(before.as_ref(), replay)?;
-        landing.record_lifted()?;
+        landing.record(&landing.lifted.records())?;
         if made_now {
             landing.record(&[Record::Made { directory: None }])?;
         }
         landing.prepare()?;
         Ok(landing)
+    }
+
+    /// Checks that the destination can have all names, and tells them apart.
+    fn check_names(&self) -> Result<(), LandingError> {
+        let journal = partial::journal_name(self.plan.destination.name());
+        let folds = self.plan.destination.reopen().is_ok_and(|directory| names::folds(&directory, &journal));
+        names::check(&self.plan, &self.base, folds)
     }
 
     fn prepare(&mut self) -> Result<(), LandingError> {
@@ -407,7 +415,7 @@ impl Landing {
         for &index in self.made.iter().rev() {
             note(self.base.remove_directory(&self.plan.manifest.directories()[index].path));
         }
-        self.close_up_all();
+        self.lifted.close_up_all();
         if self.made_target {
             note(self.plan.destination.remove_directory());
         }
@@ -634,7 +642,10 @@ fn take_stock(
     }
     if let (Kind::Directory, Ok(Some(base))) = (plan.manifest.kind(), plan.destination.open_target()) {
         let manifest = Arc::clone(&plan.manifest);
-        plan.forgive_links(|link| links::lacks(&base, &manifest, link, may_try));
+        plan.forgive_links(|link| {
+            let partial = resume::partial_beside(&manifest, &link.path);
+            lacking::lacks(&base, link, split(&partial).1, may_try)
+        });
     }
     if let Some((obstacle, _)) = plan.obstacles() {
         return Err(obstacle);

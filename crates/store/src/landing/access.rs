@@ -5,12 +5,11 @@
 //! if this one is killed. Root may write anywhere, and needs none of this.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
 
-use super::{Landing, LandingError};
+use super::error::LandingError;
 use crate::beneath::{Beneath, Links, Own, split};
 use crate::journal::Record;
 use crate::manifest::MODE_BITS;
@@ -20,9 +19,13 @@ use crate::{Kind, Metadata};
 /// What an owner needs to make something in a directory, and to find it again.
 const OWNER_BITS: u32 = 0o700;
 
-/// A directory whose permissions are lifted, by its index; `None` is the data set's own.
+/// The directories whose permissions are lifted.
+#[derive(Debug, Default)]
+pub(super) struct Lifted(Vec<Directory>);
+
+/// One of them, by its index; `None` is the data set's own.
 #[derive(Debug)]
-pub(super) struct Lifted {
+struct Directory {
     directory: Option<usize>,
     own: Own,
     /// Whether it had the permissions that it has in the data set.
@@ -59,49 +62,52 @@ fn may_write(directory: &Beneath) -> rustix::io::Result<()> {
     rustix::fs::accessat(directory.fd(), ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty())
 }
 
-impl Landing {
-    /// Lifts the permissions of this user's own directories that something lands in, and says whether it may write where
-    /// it has to first.
-    pub(super) fn open_up(&mut self) -> Result<(), LandingError> {
-        let not_writable = |landing: &Self, errno| LandingError::from_errno("write to", landing.shown(b""), errno);
-        if self.plan.manifest.kind() == Kind::File || rustix::process::geteuid().is_root() {
-            return may_write(&self.base).map_err(|errno| not_writable(self, errno));
+impl Lifted {
+    /// Lifts the permissions of this user's own directories that something lands in, and checks that it may write where
+    /// it has to first. What was lifted is added to `self`, also if that fails.
+    pub(super) fn open_up(&mut self, plan: &Plan, base: &Beneath) -> Result<(), LandingError> {
+        let not_writable = |errno| LandingError::from_errno("write to", plan.shown(b""), errno);
+        if plan.manifest.kind() == Kind::File || rustix::process::geteuid().is_root() {
+            return may_write(base).map_err(not_writable);
         }
-        let manifest = Arc::clone(&self.plan.manifest);
-        let paths: BTreeSet<Vec<u8>> = landing_in(&self.plan, &self.base).into_iter().map(<[u8]>::to_vec).collect();
+        let manifest = &plan.manifest;
+        let paths = landing_in(plan, base);
         for path in &paths {
             let directory = manifest.find_directory(path);
             let metadata = directory.map_or(manifest.top(), |index| &manifest.directories()[index].metadata);
-            self.lift(directory, path, metadata)?;
+            self.lift(directory, base, path, metadata)
+                .map_err(|errno| LandingError::from_errno("write to", plan.shown(path), errno))?;
         }
-        if paths.contains(b"".as_slice()) {
-            may_write(&self.base).map_err(|errno| not_writable(self, errno))?;
-        }
-        Ok(())
+        if paths.contains(b"".as_slice()) { may_write(base).map_err(not_writable) } else { Ok(()) }
     }
 
-    fn lift(&mut self, directory: Option<usize>, path: &[u8], metadata: &Metadata) -> Result<(), LandingError> {
+    fn lift(
+        &mut self,
+        directory: Option<usize>,
+        base: &Beneath,
+        path: &[u8],
+        metadata: &Metadata,
+    ) -> rustix::io::Result<()> {
         // What is not there is made; what is somebody else's says so when something is made in it.
-        let Ok(own) = self.base.own(path) else { return Ok(()) };
+        let Ok(own) = base.own(path) else { return Ok(()) };
         if own.mode & OWNER_BITS == OWNER_BITS {
             return Ok(());
         }
         let was_settled = own.mode & MODE_BITS == metadata.mode;
         let lifted = own.permit(OWNER_BITS);
-        self.lifted.push(Lifted { directory, own, was_settled });
-        lifted.map_err(|errno| LandingError::from_errno("write to", self.shown(path), errno))
+        self.0.push(Directory { directory, own, was_settled });
+        lifted
     }
 
-    /// Records which directories are to get the permissions of the data set, by this landing or by a later one.
-    pub(super) fn record_lifted(&self) -> Result<(), LandingError> {
-        let settled = self.lifted.iter().filter(|lifted| lifted.was_settled);
-        let records: Vec<_> = settled.map(|lifted| Record::Made { directory: lifted.directory }).collect();
-        self.record(&records).map(drop)
+    /// For the journal: which directories are to get the permissions of the data set, by this landing or by a later one.
+    pub(super) fn records(&self) -> Vec<Record> {
+        let settled = self.0.iter().filter(|lifted| lifted.was_settled);
+        settled.map(|lifted| Record::Made { directory: lifted.directory }).collect()
     }
 
     /// Gives directory `index` its permissions back, if they were lifted.
     pub(super) fn close_up(&self, index: Option<usize>) {
-        for lifted in self.lifted.iter().filter(|lifted| lifted.directory == index) {
+        for lifted in self.0.iter().filter(|lifted| lifted.directory == index) {
             // It is its owner who asks for this. If it fails all the same, the owner may still do it.
             let _ = lifted.own.restore();
         }
@@ -109,7 +115,7 @@ impl Landing {
 
     /// The same for all.
     pub(super) fn close_up_all(&self) {
-        for lifted in &self.lifted {
+        for lifted in &self.0 {
             let _ = lifted.own.restore();
         }
     }

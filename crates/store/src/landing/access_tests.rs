@@ -168,7 +168,7 @@ fn a_file_that_its_owner_may_not_read_is_resumed() {
         landing.finish().unwrap();
         drop(landing);
         assert_eq!(mode(&dir.join("set/a")), 0);
-        assert_eq!(begin(dir, &both, Existing::Refuse).unwrap().lands(0), false);
+        assert!(!begin(dir, &both, Existing::Refuse).unwrap().lands(0));
         let plan = Plan::new(&Site::As(dir.join("set")), both, &Filter::default(), Existing::Refuse).unwrap();
         let mut text = String::new();
         std::io::Read::read_to_string(&mut plan.open_existing(0).unwrap(), &mut text).unwrap();

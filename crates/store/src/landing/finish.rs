@@ -343,7 +343,7 @@ impl Landing {
             self.set_metadata(directory.fd(), path, metadata);
         } else {
             self.set_modified(directory.fd(), path, metadata.modified);
-            self.close_up(index);
+            self.lifted.close_up(index);
         }
         if together.is_some() && together == device(directory.fd()) {
             Ok(())

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use unicode_normalization::UnicodeNormalization;
 
-use super::{Landing, LandingError, partial};
+use super::error::LandingError;
 use crate::Kind;
 use crate::beneath::{Beneath, Links};
 use crate::disk;
@@ -87,15 +87,6 @@ pub(super) fn folds(directory: &Beneath, name: &[u8]) -> bool {
 
 fn is_folding(directory: &Beneath) -> bool {
     rustix::fs::ioctl_getflags(directory.fd()).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
-}
-
-impl Landing {
-    /// Checks that the destination can have all names, and tells them apart.
-    pub(super) fn check_names(&self) -> Result<(), LandingError> {
-        let journal = partial::journal_name(self.plan.destination.name());
-        let folds = self.plan.destination.reopen().is_ok_and(|directory| folds(&directory, &journal));
-        check(&self.plan, &self.base, folds)
-    }
 }
 
 /// The paths of everything that is wanted, whether it is there already or not.
@@ -225,8 +216,7 @@ fn why_odd(name: &[u8]) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     let stem = lower.split(|&byte| byte == b'.').next().unwrap_or_default();
     let with_digit = |device: &&str| stem.len() == 4 && stem.starts_with(device.as_bytes()) && stem[3].is_ascii_digit();
-    let is_device =
-        DEVICES.iter().any(|device| stem == device.as_bytes()) || DEVICES_WITH_DIGIT.iter().any(|d| with_digit(&d));
+    let is_device = DEVICES.iter().any(|device| stem == device.as_bytes()) || DEVICES_WITH_DIGIT.iter().any(with_digit);
     Some(match name {
         name if name.iter().any(|byte| REFUSED_BYTES.contains(byte)) => {
             "Windows, FAT and exFAT have no \\ : * ? \" < > | in names"

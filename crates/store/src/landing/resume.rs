@@ -357,7 +357,7 @@ impl Landing {
         }
         state.end = End::Suspended;
         state.open.clear();
-        self.close_up_all();
+        self.lifted.close_up_all();
         state.kept_bytes
     }
 
