@@ -6,10 +6,10 @@
 //! that was opened that way.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::disk;
@@ -55,6 +55,35 @@ impl Beneath {
         self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty(), links).map(File::from)
     }
 
+    /// Opens the file at `path` for what the flags say. Its owner may, also where its permissions say otherwise: they
+    /// are lifted for a moment. Never blocks, and follows no link.
+    pub(crate) fn open_own(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let open = || self.open(path, flags, Mode::empty(), Links::Refuse).map(File::from);
+        match open() {
+            Err(Errno::ACCESS) => {
+                let own = self.own(path)?;
+                if FileType::from_raw_mode(own.mode) != FileType::RegularFile {
+                    return Err(Errno::ACCESS);
+                }
+                own.permit(0o600)?;
+                let opened = open();
+                own.restore()?;
+                opened
+            }
+            opened => opened,
+        }
+    }
+
+    /// What this user has at `path`, to change its permissions. An error if it is somebody else's.
+    pub(crate) fn own(&self, path: &[u8]) -> rustix::io::Result<Own> {
+        let found = self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
+        let stat = rustix::fs::fstat(&found)?;
+        let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if is_own && !is_link { Ok(Own { found, mode: stat.st_mode }) } else { Err(Errno::ACCESS) }
+    }
+
     /// Opens the directory at `path`.
     pub(crate) fn open_directory(&self, path: &[u8], links: Links) -> rustix::io::Result<Self> {
         self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), links).map(Self)
@@ -76,7 +105,7 @@ impl Beneath {
     /// The target of the symbolic link at `path`.
     pub(crate) fn read_link(&self, path: &[u8]) -> rustix::io::Result<Vec<u8>> {
         let (parent, name) = self.parent_of(path)?;
-        rustix::fs::readlinkat(&parent.0, name, Vec::new()).map(std::ffi::CString::into_bytes)
+        disk::read_link(&parent.0, name)
     }
 
     pub(crate) fn make_directory(&self, path: &[u8], mode: u32) -> rustix::io::Result<()> {
@@ -98,6 +127,33 @@ impl Beneath {
     /// The descriptor of the directory.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.0
+    }
+}
+
+/// A file or directory of this user, found and not opened: its permissions may forbid that.
+#[derive(Debug)]
+pub(crate) struct Own {
+    found: OwnedFd,
+    /// Its kind and permissions, as they were found.
+    pub(crate) mode: u32,
+}
+
+impl Own {
+    /// Permits `bits` in addition.
+    pub(crate) fn permit(&self, bits: u32) -> rustix::io::Result<()> {
+        self.set(self.mode | bits)
+    }
+
+    /// Permits what was permitted when it was found.
+    pub(crate) fn restore(&self) -> rustix::io::Result<()> {
+        self.set(self.mode)
+    }
+
+    fn set(&self, mode: u32) -> rustix::io::Result<()> {
+        // A descriptor that was not opened for reading takes no `fchmod`. This way leads to what it was opened on,
+        // whatever has its name by now.
+        let way = format!("/proc/self/fd/{}", self.found.as_raw_fd());
+        rustix::fs::chmod(way, Mode::from_raw_mode(mode & 0o7777))
     }
 }
 

@@ -9,11 +9,13 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timestamps};
 use rustix::io::{Errno, Result};
 
 #[cfg(test)]
 pub(crate) mod faulty;
+#[cfg(test)]
+pub(crate) mod foreign;
 mod inside;
 #[cfg(test)]
 pub(crate) use inside::is_refused as is_openat2_refused;
@@ -77,12 +79,16 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> Result<()> {
 /// Sets the permissions of what is open as `of`.
 pub(crate) fn set_permissions(of: impl AsFd, mode: Mode) -> Result<()> {
     let of = of.as_fd();
+    #[cfg(test)]
+    foreign::may_set_permissions()?;
     carry_out(Operation::SetAttributes { of }, || rustix::fs::fchmod(of, mode))
 }
 
 /// Sets the times of what is open as `of`.
 pub(crate) fn set_times(of: impl AsFd, times: &Timestamps) -> Result<()> {
     let of = of.as_fd();
+    #[cfg(test)]
+    let times = &foreign::kept(times);
     carry_out(Operation::SetAttributes { of }, || rustix::fs::futimens(of, times))
 }
 
@@ -123,6 +129,8 @@ pub(crate) fn open(
     resolve: ResolveFlags,
 ) -> Result<OwnedFd> {
     let directory = directory.as_fd();
+    #[cfg(test)]
+    let path = &*foreign::path(directory, path, flags)?;
     let open = || inside::open(directory, path, flags, mode, resolve);
     if flags.contains(OFlags::CREATE) { carry_out(Operation::Create { directory, path }, open) } else { open() }
 }
@@ -130,31 +138,55 @@ pub(crate) fn open(
 /// Makes the directory `name` in `parent`.
 pub(crate) fn make_directory(parent: impl AsFd, name: &[u8], mode: Mode) -> Result<()> {
     let parent = parent.as_fd();
+    #[cfg(test)]
+    let name = &*foreign::name(parent, name)?;
     carry_out(Operation::MakeDirectory { parent, name }, || rustix::fs::mkdirat(parent, name, mode))
 }
 
 /// Makes the symbolic link `name` in `parent`.
 pub(crate) fn symlink(target: &[u8], parent: impl AsFd, name: &[u8]) -> Result<()> {
     let parent = parent.as_fd();
+    #[cfg(test)]
+    let name = &*foreign::symlink_name(parent, name)?;
     carry_out(Operation::Symlink { target, parent, name }, || rustix::fs::symlinkat(target, parent, name))
 }
 
 /// Gives the file `from_name` in `from` the further name `to_name` in `to`.
 pub(crate) fn link(from: impl AsFd, from_name: &[u8], to: impl AsFd, to_name: &[u8]) -> Result<()> {
     let (from, to) = (from.as_fd(), to.as_fd());
+    #[cfg(test)]
+    let (from_name, to_name) = (&*foreign::found_as(from, from_name), &*foreign::hard_link_name(to, to_name)?);
     let real = || rustix::fs::linkat(from, from_name, to, to_name, AtFlags::empty());
     carry_out(Operation::Link { from, from_name, to, to_name }, real)
+}
+
+/// What is called `name` in `parent`; a link is looked at itself.
+pub(crate) fn look_at(parent: impl AsFd, name: &[u8]) -> Result<Stat> {
+    #[cfg(test)]
+    let name = &*foreign::found_as(parent.as_fd(), name);
+    rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// The target of the symbolic link called `name` in `parent`.
+pub(crate) fn read_link(parent: impl AsFd, name: &[u8]) -> Result<Vec<u8>> {
+    #[cfg(test)]
+    let name = &*foreign::found_as(parent.as_fd(), name);
+    rustix::fs::readlinkat(parent, name, Vec::new()).map(std::ffi::CString::into_bytes)
 }
 
 /// Renames `from` to `to` in one directory; what is called `to` is replaced.
 pub(crate) fn rename(parent: impl AsFd, from: &[u8], to: &[u8]) -> Result<()> {
     let parent = parent.as_fd();
+    #[cfg(test)]
+    let (from, to) = (&*foreign::found_as(parent, from), &*foreign::name(parent, to)?);
     carry_out(Operation::Rename { parent, from, to }, || rustix::fs::renameat(parent, from, parent, to))
 }
 
 /// Renames `from` to `to` in one directory; an error if there is something called `to`.
 pub(crate) fn rename_to_free_name(parent: impl AsFd, from: &[u8], to: &[u8]) -> Result<()> {
     let parent = parent.as_fd();
+    #[cfg(test)]
+    let (from, to) = (&*foreign::found_as(parent, from), &*foreign::name(parent, to)?);
     let real = || rustix::fs::renameat_with(parent, from, parent, to, RenameFlags::NOREPLACE);
     carry_out(Operation::Rename { parent, from, to }, real)
 }
@@ -162,5 +194,7 @@ pub(crate) fn rename_to_free_name(parent: impl AsFd, from: &[u8], to: &[u8]) -> 
 /// Removes `name` from `parent`.
 pub(crate) fn remove(parent: impl AsFd, name: &[u8], flags: AtFlags) -> Result<()> {
     let parent = parent.as_fd();
+    #[cfg(test)]
+    let name = &*foreign::found_as(parent, name);
     carry_out(Operation::Remove { parent, name }, || rustix::fs::unlinkat(parent, name, flags))
 }

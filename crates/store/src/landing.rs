@@ -1,10 +1,13 @@
 //! Where a data set lands: partial files that are written in any order and get their names once they are verified.
 
+mod access;
 mod destination;
 mod error;
 mod finish;
+mod lacking;
 mod links;
 mod metadata;
+mod names;
 mod partial;
 mod resume;
 mod sync;
@@ -18,9 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::ByteRange;
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use self::access::Lifted;
 use self::metadata::Notes;
 use self::watch::{GUARD_BYTES, Stamp, Watch};
 use self::write::Gather;
@@ -85,6 +89,8 @@ pub struct Landing {
     owns_partials: bool,
     /// Whether only the journal of an earlier landing allows to add to the target directory.
     needs_journal: bool,
+    /// The directories of this user that it may write to only for the time of the landing.
+    lifted: Lifted,
     /// Whether a directory that was there before is the way to another file system.
     crosses_devices: bool,
     resumed: Resumed,
@@ -179,11 +185,9 @@ impl Landing {
     /// As [`carry_out`](Landing::carry_out).
     pub fn rehearse(plan: &mut Plan, options: LandingOptions) -> Result<(), LandingError> {
         let (opened, replay) = resume::look_at_journal(&plan.destination)?;
-        take_stock(plan, &opened, replay, options)?;
-        let place = plan.destination.nearest()?;
-        let access = Access::WRITE_OK | Access::EXEC_OK;
-        rustix::fs::accessat(place.fd(), ".", access, AtFlags::empty())
-            .map_err(|errno| LandingError::from_errno("write to", plan.target(), errno))
+        take_stock(plan, &opened, replay, options, false)?;
+        names::check_unseen(plan, &plan.destination.reopen()?, plan.destination.name())?;
+        access::check(plan)
     }
 
     /// Prepares the landing of `plan`: makes all directories. Files are made when their first byte comes. Files that
@@ -195,7 +199,7 @@ impl Landing {
     pub fn carry_out(mut plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
         let (mut journal, opened, replay) = resume::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
-        let (replay, changes, needs_journal) = take_stock(&mut plan, &opened, replay, options)?;
+        let (replay, changes, needs_journal) = take_stock(&mut plan, &opened, replay, options, true)?;
         if options.fresh {
             journal.clear().map_err(|errno| LandingError::from_errno("write", plan.target(), errno))?;
             if opened.was_there {
@@ -233,6 +237,7 @@ impl Landing {
             made_earlier: BTreeSet::new(),
             owns_partials: false,
             needs_journal,
+            lifted: Lifted::default(),
             crosses_devices: false,
             resumed: Resumed { groups: Vec::new(), changes, damage: opened.damage },
             journal: Mutex::new(journal),
@@ -242,7 +247,10 @@ impl Landing {
             notes: Mutex::default(),
         };
         landing.owns_partials = opened.was_there;
+        landing.lifted.open_up(&landing.plan, &landing.base)?;
+        landing.check_names()?;
         landing.take_up(before.as_ref(), replay)?;
+        landing.record(&landing.lifted.records())?;
         if made_now {
             landing.record(&[Record::Made { directory: None }])?;
         }
@@ -250,10 +258,14 @@ impl Landing {
         Ok(landing)
     }
 
+    /// Checks that the destination can have all names, and tells them apart.
+    fn check_names(&self) -> Result<(), LandingError> {
+        let journal = partial::journal_name(self.plan.destination.name());
+        let folds = self.plan.destination.reopen().is_ok_and(|directory| names::folds(&directory, &journal));
+        names::check(&self.plan, &self.base, folds)
+    }
+
     fn prepare(&mut self) -> Result<(), LandingError> {
-        let access = Access::WRITE_OK | Access::EXEC_OK;
-        rustix::fs::accessat(self.base.fd(), ".", access, AtFlags::empty())
-            .map_err(|errno| LandingError::from_errno("write to", self.shown(b""), errno))?;
         let manifest = Arc::clone(&self.plan.manifest);
         for index in (0..manifest.directories().len()).filter(|&index| self.plan.directories[index]) {
             let directory = &manifest.directories()[index];
@@ -273,6 +285,9 @@ impl Landing {
                     }
                 }
                 Err(Errno::EXIST) => return Err(LandingError::NotADirectory { path: self.shown(&directory.path) }),
+                Err(errno) if names::is_of_name(errno) => {
+                    return Err(names::refused(self.shown(&directory.path), split(&directory.path).1, errno));
+                }
                 Err(errno) => return Err(LandingError::from_errno("make", self.shown(&directory.path), errno)),
             }
         }
@@ -400,6 +415,7 @@ impl Landing {
         for &index in self.made.iter().rev() {
             note(self.base.remove_directory(&self.plan.manifest.directories()[index].path));
         }
+        self.lifted.close_up_all();
         if self.made_target {
             note(self.plan.destination.remove_directory());
         }
@@ -432,7 +448,7 @@ impl Landing {
         if let Some(file) = state.open.get(index) {
             return Ok(file);
         }
-        let opened = self.base.open_for_reading(self.path(index), Links::Refuse);
+        let opened = self.base.open_own(self.path(index), OFlags::RDONLY);
         let file = Arc::new(opened.map_err(|errno| self.file_error("open", index, errno))?);
         state.open.insert(index, Arc::clone(&file));
         Ok(file)
@@ -475,10 +491,8 @@ impl Landing {
         }
         let path = self.partial_path(index);
         self.check_links(index, &path)?;
-        // There may be a pipe in its place by now. Opening that would block.
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let reopened = state.watch.open(index, || self.base.open(&path, flags, Mode::empty(), Links::Refuse));
-        let file = Arc::new(File::from(reopened.map_err(|errno| self.file_error("open", index, errno))?));
+        let reopened = state.watch.open(index, || self.base.open_own(&path, OFlags::RDWR));
+        let file = Arc::new(reopened.map_err(|errno| self.file_error("open", index, errno))?);
         self.hold_open(&mut state, index, &file);
         Ok((state, file))
     }
@@ -494,7 +508,7 @@ impl Landing {
     /// Checks that `path` is a file without other names: through a hard link, another file would be overwritten.
     fn check_links(&self, index: usize, path: &[u8]) -> Result<(), LandingError> {
         let stat = self.base.stat(path, Links::Refuse).map_err(|errno| self.file_error("open", index, errno))?;
-        let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1;
+        let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink <= 1;
         if is_ours { Ok(()) } else { Err(LandingError::Linked { path: self.shown(path) }) }
     }
 
@@ -551,6 +565,9 @@ impl Landing {
         let mode = Mode::from_raw_mode(self.plan.manifest.entries()[index].metadata.mode | 0o600);
         let file = self.base.open(path, flags, mode, Links::Refuse).map_err(|errno| match errno {
             Errno::EXIST => LandingError::PartialExists { path: self.shown(path) },
+            errno if names::is_of_name(errno) => {
+                names::refused(self.shown(self.path(index)), split(self.path(index)).1, errno)
+            }
             errno => self.file_error("make", index, errno),
         })?;
         if let Err(errno) = disk::resize(&file, self.partial_bytes(index)) {
@@ -600,12 +617,14 @@ impl Landing {
 }
 
 /// Reads what an earlier transfer has left, and checks that the plan can be carried out. Returns the usable part of
-/// the journal, the changes since, and whether only the journal allows to add to the target directory.
+/// the journal, the changes since, and whether only the journal allows to add to the target directory. `may_try`: whether
+/// a link may be made for a trial.
 fn take_stock(
     plan: &mut Plan,
     opened: &Opened,
     replay: Replay,
     options: LandingOptions,
+    may_try: bool,
 ) -> Result<(Replay, Vec<Change>, bool), LandingError> {
     if !options.fresh && options.existing != Existing::Replace {
         resume::check_same(&replay, plan)?;
@@ -620,6 +639,13 @@ fn take_stock(
     let mut needs_journal = false;
     if opened.was_there {
         needs_journal = plan.go_on();
+    }
+    if let (Kind::Directory, Ok(Some(base))) = (plan.manifest.kind(), plan.destination.open_target()) {
+        let manifest = Arc::clone(&plan.manifest);
+        plan.forgive_links(|link| {
+            let partial = resume::partial_beside(&manifest, &link.path);
+            lacking::lacks(&base, link, split(&partial).1, may_try)
+        });
     }
     if let Some((obstacle, _)) = plan.obstacles() {
         return Err(obstacle);
@@ -638,7 +664,11 @@ impl Drop for Landing {
 }
 
 #[cfg(test)]
+mod access_tests;
+#[cfg(test)]
 mod disturbed_tests;
+#[cfg(test)]
+mod file_system_tests;
 #[cfg(test)]
 mod link_tests;
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub mod digest;
 pub mod digest_cache;
 mod disk;
 mod file_lock;
+mod file_system;
+mod file_time;
 mod filter;
 mod inbox;
 pub mod journal;

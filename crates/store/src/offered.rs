@@ -1,6 +1,7 @@
 //! The directories and files that a server offers, and the data sets that requests find in them.
 
 mod data_set;
+mod kept;
 mod list;
 mod offer;
 mod scan;
@@ -11,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inhaul_base::ByteRange;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Links};
+use crate::file_system::FileSystem;
 use crate::{ManifestError, printable};
 
 pub use data_set::DataSet;
@@ -204,11 +206,25 @@ impl Root {
         let own_name = real.file_name().map_or(&b"root"[..], OsStrExt::as_bytes).to_vec();
         let name = offer.name().map_or_else(|| own_name.clone(), |name| name.as_bytes().to_vec());
         match real.parent() {
+<<<<<<< HEAD
             _ if kind.is_dir() => Ok(Self { name, dir: Arc::new(open(&real)?), file: None }),
             Some(parent) if kind.is_file() => Ok(Self { name, dir: Arc::new(open(parent)?), file: Some(own_name) }),
+=======
+            _ if kind.is_dir() => Ok(Self { name, dir: Arc::new(open(&real)?), is_file: false }),
+            Some(_) if kind.is_file() && is_of_generated(&real) => {
+                Err(OfferedError::Generated { path: bytes.to_vec() })
+            }
+            Some(parent) if kind.is_file() => Ok(Self { name, dir: Arc::new(open(parent)?), is_file: true }),
+>>>>>>> track-files
             _ => Err(OfferedError::Unsupported { path: bytes.to_vec() }),
         }
     }
+}
+
+/// Whether a file lies where files are made when they are read.
+fn is_of_generated(path: &Path) -> bool {
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    found.is_ok_and(|found| FileSystem::of(found) == FileSystem::Generated)
 }
 
 /// Why something cannot be offered or read.
@@ -255,6 +271,15 @@ pub enum OfferedError {
     /// It is neither a file nor a directory.
     #[error("'{}' is neither a file nor a directory; only those can be moved", printable(path))]
     Unsupported {
+        /// What was asked for.
+        path: Vec<u8>,
+    },
+    /// It is made when it is read, so nothing says how long it is.
+    #[error(
+        "'{0}' is made when it is read, like files of /proc and /sys: its size says nothing; make a file of it first (cat {0} > FILE)",
+        printable(path)
+    )]
+    Generated {
         /// What was asked for.
         path: Vec<u8>,
     },

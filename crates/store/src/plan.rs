@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use inhaul_base::{ByteRange, RangeSet};
-use rustix::fs::{Dir, FileType, Stat};
+use rustix::fs::{Dir, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Links};
+use crate::file_system::FileSystem;
+use crate::file_time::is_same_time;
 use crate::filter::{Filter, Wanted};
 use crate::inbox::Inbox;
 use crate::landing::{Destination, LandingError, Site};
-use crate::{Entry, Kind, Manifest, Skipped, Timestamp};
+use crate::{Entry, Kind, Manifest, Skipped, Symlink, Timestamp};
 
 /// What happens to an existing file that differs from the one that would land there. An existing file that is the
 /// same, by size and time or by its bytes, is always kept.
@@ -71,8 +73,8 @@ pub struct Plan {
     unreadable: Skipped,
     /// Files that land under another of their names, because their own is not wanted.
     homes: BTreeMap<usize, Vec<u8>>,
-    /// A directory that existed and would be added to, without permission from the user.
-    crowded: Option<Crowded>,
+    /// Directories that existed and would be added to, without permission from the user.
+    crowded: Vec<Crowded>,
 }
 
 /// A directory that has something in it, and how many names it would get.
@@ -80,6 +82,8 @@ pub struct Plan {
 struct Crowded {
     path: PathBuf,
     additions: u64,
+    /// The first of these, if all are symbolic links.
+    link: Option<usize>,
 }
 
 impl Plan {
@@ -135,7 +139,7 @@ impl Plan {
             }
         }
         let (symlinks, hard_links) = (fates(&symlinks), fates(&hard_links));
-        let crowded = None;
+        let crowded = Vec::new();
         let mut plan = Self {
             manifest,
             destination,
@@ -157,6 +161,7 @@ impl Plan {
     fn look(&mut self, filter: &Filter) -> Result<(), LandingError> {
         let Some(base) = self.base.take() else { return Ok(()) };
         let manifest = Arc::clone(&self.manifest);
+        let file_system = FileSystem::of(base.fd());
         let mut missing = Vec::new();
         for (directory, _) in manifest.directories().iter().zip(&self.directories).filter(|(_, wanted)| **wanted) {
             match self.stat(&base, &directory.path)? {
@@ -169,7 +174,7 @@ impl Plan {
             if self.files[index].lands()
                 && let Some(stat) = self.stat(&base, self.path(index))?
             {
-                let same = is_same_size(&stat, entry) && is_same_time(modified(&stat), entry.metadata.modified);
+                let same = is_same(&stat, entry, file_system);
                 self.files[index] = self.fate(&stat, entry.metadata.modified, same);
             }
         }
@@ -197,33 +202,46 @@ impl Plan {
         Ok(())
     }
 
-    /// The first requested directory that is not empty and would get a new name, chosen by a source. The user has not
-    /// permitted to add to it. `missing` are the directories that would be made.
-    fn crowded(&self, base: &Beneath, missing: &[&[u8]], filter: &Filter) -> Result<Option<Crowded>, LandingError> {
+    /// The requested directories that are not empty and would get a new name, chosen by a source. The user has not
+    /// permitted to add to them. `missing` are the directories that would be made.
+    fn crowded(&self, base: &Beneath, missing: &[&[u8]], filter: &Filter) -> Result<Vec<Crowded>, LandingError> {
         let manifest = &self.manifest;
         let files =
             (0..self.files.len()).filter(|&index| self.files[index] == Fate::Fetch).map(|index| self.path(index));
-        let symlinks = manifest.symlinks().iter().map(|link| link.path.as_slice()).zip(&self.symlinks);
-        let hard_links = manifest.hard_links().iter().map(|link| link.path.as_slice()).zip(&self.hard_links);
-        let links = symlinks.chain(hard_links).filter(|(_, fate)| **fate == Fate::Fetch).map(|(path, _)| path);
-        let mut additions: BTreeMap<&[u8], u64> = BTreeMap::new();
-        for above in files.chain(links).chain(missing.iter().copied()).filter_map(|path| filter.asked_above(path)) {
-            *additions.entry(above).or_default() += 1;
+        let new = |fate: &Fate| *fate == Fate::Fetch;
+        let hard_links = manifest.hard_links().iter().zip(&self.hard_links).filter(|(_, fate)| new(fate));
+        let others = files.chain(hard_links.map(|(link, _)| link.path.as_slice())).chain(missing.iter().copied());
+        let symlinks = manifest.symlinks().iter().enumerate().filter(|(index, _)| new(&self.symlinks[*index]));
+        let symlinks = symlinks.map(|(index, link)| (link.path.as_slice(), Some(index)));
+        let mut all: BTreeMap<&[u8], (u64, Option<usize>)> = BTreeMap::new();
+        for (path, link) in symlinks.chain(others.map(|path| (path, None))) {
+            let Some(above) = filter.asked_above(path) else { continue };
+            let (additions, first) = all.entry(above).or_insert((0, link));
+            *additions += 1;
+            *first = first.filter(|_| link.is_some());
         }
-        for (above, additions) in additions {
+        let mut crowded = Vec::new();
+        for (above, (additions, link)) in all {
             if has_entries(base, above)
                 .map_err(|errno| LandingError::from_errno("look into", self.shown(above), errno))?
             {
-                return Ok(Some(Crowded { path: self.shown(above), additions }));
+                crowded.push(Crowded { path: self.shown(above), additions, link });
             }
         }
-        Ok(None)
+        Ok(crowded)
+    }
+
+    /// Leaves out that a directory would be added to, where all that it would get are symbolic links and it cannot have
+    /// them: `lacks` says so of one.
+    pub(crate) fn forgive_links(&mut self, lacks: impl Fn(&Symlink) -> bool) {
+        let symlinks = self.manifest.symlinks();
+        self.crowded.retain(|crowded| crowded.link.is_none_or(|link| !lacks(&symlinks[link])));
     }
 
     /// Existing files were begun by an earlier transfer, which may be continued. Says whether they would not be added to
     /// otherwise.
     pub(crate) fn go_on(&mut self) -> bool {
-        self.crowded.take().is_some()
+        !std::mem::take(&mut self.crowded).is_empty()
     }
 
     /// What happens to a file or link that would replace the existing one of `stat`.
@@ -243,7 +261,7 @@ impl Plan {
         let entry = &self.manifest.entries()[file];
         let home = self.stat(base, self.path(file))?;
         let is_name = home.is_some_and(|home| (home.st_dev, home.st_ino) == (stat.st_dev, stat.st_ino));
-        let is_copy = is_same_size(stat, entry) && is_same_time(modified(stat), entry.metadata.modified);
+        let is_copy = is_same(stat, entry, FileSystem::of(base.fd()));
         Ok(match (self.files[file], self.existing) {
             (Fate::Keep, _) if is_name => Fate::Keep,
             (_, Existing::Keep) => self.fate(stat, entry.metadata.modified, is_copy),
@@ -259,6 +277,11 @@ impl Plan {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(LandingError::from_errno("look at", self.shown(path), errno)),
         }
+    }
+
+    /// The directory that paths are relative to, if it exists already.
+    pub(crate) fn base(&self) -> Option<&Beneath> {
+        self.base.as_ref()
     }
 
     /// What would land.
@@ -309,7 +332,7 @@ impl Plan {
     pub fn open_existing(&self, index: usize) -> Result<File, LandingError> {
         let failed = |errno| LandingError::from_errno("read", self.place(index), errno);
         let base = self.base.as_ref().ok_or_else(|| failed(Errno::NOENT))?;
-        base.open_for_reading(self.path(index), Links::Refuse).map_err(failed)
+        base.open_own(self.path(index), OFlags::RDONLY).map_err(failed)
     }
 
     /// Decides about file `index`: `same` says whether the existing file has the same bytes.
@@ -389,7 +412,7 @@ impl Plan {
         let mut bad =
             files.chain(symlinks).chain(hard_links).filter(|(_, fate)| matches!(fate, Fate::Refused | Fate::Blocked));
         let Some((path, fate)) = bad.next() else {
-            return self.crowded.as_ref().map(|crowded| (self.would_add(crowded), 1));
+            return self.crowded.first().map(|crowded| (self.would_add(crowded), 1));
         };
         let others = bad.count();
         Some(match fate {
@@ -399,7 +422,7 @@ impl Plan {
     }
 
     fn would_add(&self, crowded: &Crowded) -> LandingError {
-        let Crowded { path, additions } = crowded;
+        let Crowded { path, additions, .. } = crowded;
         let is_named = self.destination.is_named() && *path == self.target();
         LandingError::WouldAdd { path: path.clone(), additions: *additions, is_named }
     }
@@ -457,13 +480,14 @@ fn is_same_size(stat: &Stat, entry: &Entry) -> bool {
     is(stat, FileType::RegularFile) && stat.st_size.unsigned_abs() == entry.size
 }
 
-fn modified(stat: &Stat) -> Timestamp {
+/// When the file of `stat` was last changed.
+pub(crate) fn modified(stat: &Stat) -> Timestamp {
     Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 }
 }
 
-/// Whether two files were last changed at the same time, compared in seconds if our file system keeps only seconds.
-fn is_same_time(ours: Timestamp, theirs: Timestamp) -> bool {
-    ours.seconds == theirs.seconds && (ours.nanos == theirs.nanos || ours.nanos == 0)
+/// Whether the existing file of `stat`, on this file system, is the one of `entry`, by size and time.
+pub(crate) fn is_same(stat: &Stat, entry: &Entry, file_system: FileSystem) -> bool {
+    is_same_size(stat, entry) && is_same_time(modified(stat), entry.metadata.modified, file_system)
 }
 
 #[cfg(test)]

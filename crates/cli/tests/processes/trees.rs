@@ -158,7 +158,7 @@ fn a_tree_with_every_odd_thing_comes_as_it_is() {
     let outcome = run(&["get", &source, &within(to.path()), "--xattrs", "--owner", "--json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let warnings = outcome.json()["warnings"].to_string();
-    assert!(warnings.contains("'pipe' is a socket, a pipe or a device"), "{warnings}");
+    assert!(warnings.contains("'pipe' is a socket, a pipe, a device"), "{warnings}");
     // The holes did not come.
     let came = outcome.json()["sources"][0]["bytes"].as_u64().unwrap();
     assert!(came < SPARSE_BYTES / 10, "{came} bytes came");

@@ -582,6 +582,8 @@ impl From<LandingError> for MoveError {
             | LandingError::WouldAdd { .. }
             | LandingError::Special { .. }
             | LandingError::Linked { .. }
+            | LandingError::OneName { .. }
+            | LandingError::NameRefused { .. }
             | LandingError::FileTooLarge { .. }
             | LandingError::NotWritable { .. }
             | LandingError::NotSynced { .. }

@@ -149,6 +149,32 @@ pub enum LandingError {
         /// Its size in bytes.
         size: u64,
     },
+    /// Two names of the data set are one on the destination's file system.
+    #[error(
+        "'{}' and '{}'{} are one name on the file system there, and one would replace the other: leave one out by --exclude, rename it at its source, or choose another destination",
+        show(first), show(second), and_others(*others)
+    )]
+    OneName {
+        /// The one.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+        /// How many other pairs there are.
+        others: usize,
+    },
+    /// The destination's file system does not take a name.
+    #[error(
+        "the file system there does not take the name of '{}' ({source}; {why}): leave it out by --exclude, rename it at its source, or choose another destination",
+        show(path)
+    )]
+    NameRefused {
+        /// What would have the name.
+        path: PathBuf,
+        /// Why the name is refused, as far as it shows.
+        why: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
     /// Permission is missing, or the file system is read-only.
     #[error("'{}' cannot be written ({source}): choose a destination that you may write to", show(path))]
     NotWritable {

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, PoisonError};
 
-use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::watch::Stamp;
-use super::{End, FileState, Landing, LandingError, Seal, State};
+use super::{End, FileState, Landing, LandingError, Seal, State, names};
 use crate::beneath::{Beneath, Links, split};
 use crate::disk;
 use crate::plan::{Fate, is_special};
@@ -109,7 +108,7 @@ impl Landing {
         let failed = |errno| self.file_error("finish", index, errno);
         let stat = rustix::fs::fstat(&file).map_err(failed)?;
         let len = if was_sealed { entry.size } else { self.partial_bytes(index) };
-        let is_whole = stat.st_size.unsigned_abs() == len && stat.st_nlink == 1;
+        let is_whole = stat.st_size.unsigned_abs() == len && stat.st_nlink <= 1;
         if stat.st_size.unsigned_abs() != entry.size {
             disk::resize(&file, entry.size).map_err(failed)?;
         }
@@ -125,8 +124,8 @@ impl Landing {
     fn is_as_left(&self, index: usize, directory: &Beneath) -> bool {
         let seal = self.lock().sealed.get(&index).copied();
         let partial = self.partial_path(index);
-        let stat = rustix::fs::statat(directory.fd(), split(&partial).1, AtFlags::SYMLINK_NOFOLLOW);
-        seal.zip(stat.ok()).is_some_and(|(seal, stat)| !seal.is_disturbed && seal.stamp == Stamp::of(&stat))
+        let stat = disk::look_at(directory.fd(), split(&partial).1);
+        seal.zip(stat.ok()).is_some_and(|(seal, stat)| !seal.is_disturbed && seal.stamp.is_still(Stamp::of(&stat)))
     }
 
     /// Syncs the files and adds them to `claimed`. From then on no other thread handles them.
@@ -198,6 +197,7 @@ impl Landing {
                 Errno::EXIST => LandingError::Exists { path: self.shown(path), others: 0 },
                 Errno::ISDIR => LandingError::IsADirectory { path: self.shown(path) },
                 Errno::NOTSUP => LandingError::Special { path: self.shown(path) },
+                errno if names::is_of_name(errno) => names::refused(self.shown(path), split(path).1, errno),
                 _ => self.file_error("rename", index, errno),
             })?;
             unnamed.pop();
@@ -216,7 +216,7 @@ impl Landing {
         let partial = self.partial_path(index);
         let (partial, name) = (split(&partial).1, split(self.path(index)).1);
         if self.plan.files()[index] == Fate::Replace {
-            if rustix::fs::statat(directory.fd(), name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| is_special(&stat)) {
+            if disk::look_at(directory.fd(), name).is_ok_and(|stat| is_special(&stat)) {
                 return Err(Errno::NOTSUP);
             }
             disk::rename(directory.fd(), partial, name)
@@ -315,23 +315,35 @@ impl Landing {
         // Children before parents: a parent may lose the permission to be entered.
         for (index, directory) in directories.rev().filter(|&(index, _)| self.plan.directories[index]) {
             let made = self.made.binary_search(&index).is_ok();
-            self.settle(&directory.path, &directory.metadata, made, together)
+            self.settle(Some(index), &directory.metadata, made, together)
                 .map_err(|errno| failed(&directory.path, errno))?;
         }
         if together.is_some() {
             disk::sync_all(self.base.fd()).map_err(|errno| failed(b"", errno))?;
         }
-        self.settle(b"", self.plan.manifest.top(), self.made_target, None).map_err(|errno| failed(b"", errno))
+        self.settle(None, self.plan.manifest.top(), self.made_target, None).map_err(|errno| failed(b"", errno))
     }
 
-    /// Gives the directory at `path` what is kept of it, its time only unless it was `made` here, and syncs it unless
-    /// it lies on the device that is synced as a whole.
-    fn settle(&self, path: &[u8], metadata: &Metadata, made: bool, together: Option<u64>) -> rustix::io::Result<()> {
-        let directory = self.base.open_directory(path, Links::Refuse)?;
+    /// Gives directory `index`, or the data set's own, what is kept of it, its time only unless it was `made` here, and
+    /// syncs it unless it lies on the device that is synced as a whole.
+    fn settle(
+        &self,
+        index: Option<usize>,
+        metadata: &Metadata,
+        made: bool,
+        together: Option<u64>,
+    ) -> rustix::io::Result<()> {
+        let path = index.map_or(&b""[..], |index| &self.plan.manifest.directories()[index].path);
+        let directory = match self.base.open_directory(path, Links::Refuse) {
+            // Nothing was done in one that was there before and that its owner may not open.
+            Err(Errno::ACCESS) if !made => return Ok(()),
+            opened => opened?,
+        };
         if made {
             self.set_metadata(directory.fd(), path, metadata);
         } else {
             self.set_modified(directory.fd(), path, metadata.modified);
+            self.lifted.close_up(index);
         }
         if together.is_some() && together == device(directory.fd()) {
             Ok(())
@@ -356,13 +368,11 @@ pub(super) fn rename_to_free_name(directory: &Beneath, from: &[u8], to: &[u8]) -
     let fd = directory.fd();
     match disk::rename_to_free_name(fd, from, to) {
         // The file system has no such rename (NFS, for one): look first. Only what comes up in between is replaced.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            match rustix::fs::statat(fd, to, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => disk::rename(fd, from, to),
-                Err(errno) => Err(errno),
-                Ok(_) => Err(Errno::EXIST),
-            }
-        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match disk::look_at(fd, to) {
+            Err(Errno::NOENT) => disk::rename(fd, from, to),
+            Err(errno) => Err(errno),
+            Ok(_) => Err(Errno::EXIST),
+        },
         done => done,
     }
 }

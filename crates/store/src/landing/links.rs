@@ -1,14 +1,32 @@
 //! Symbolic and hard links: made last, so that nothing was ever written through one.
+//!
+//! Many file systems have no links: FAT, exFAT, some of networks and of FUSE. There a symbolic link is left out, and a
+//! further name of a file becomes a copy of it. A note says so; all files have landed by then.
 
-use rustix::fs::AtFlags;
+use std::fs::File;
+use std::io::IoSlice;
+
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::finish::rename_to_free_name;
-use super::{Landing, LandingError, resume};
+use super::lacking::is_lacking;
+use super::metadata::Aspect;
+use super::{Landing, LandingError, resume, write};
 use crate::beneath::{Beneath, Links, split};
+use crate::digest::{GROUP_BYTES, ZEROS};
 use crate::disk;
-use crate::plan::{Existing, Fate};
-use crate::{Kind, Manifest, Symlink};
+use crate::file_system::FileSystem;
+use crate::manifest::MODE_BITS;
+use crate::plan::{Existing, Fate, is_same, modified};
+use crate::{Kind, Manifest, Metadata, Symlink};
+
+/// Why a link was not made.
+enum NotMade {
+    /// The file system does not make such links, or not this one.
+    Lacking(Errno),
+    Failed(LandingError),
+}
 
 impl Landing {
     /// Makes the links that land.
@@ -19,7 +37,7 @@ impl Landing {
         }
         for (link, &fate) in manifest.hard_links().iter().zip(&self.plan.hard_links).filter(|(_, fate)| fate.lands()) {
             let Some(file) = manifest.find(&link.file).filter(|&file| !self.is_given_up(file)) else { continue };
-            self.make_hard_link(self.path(file), &link.path, fate)?;
+            self.make_hard_link(file, &link.path, fate)?;
         }
         Ok(())
     }
@@ -61,16 +79,66 @@ impl Landing {
     }
 
     fn make_symlink(&self, link: &Symlink, fate: Fate) -> Result<(), LandingError> {
-        self.appear(&link.path, fate, |parent, name| {
+        let made = self.appear(&link.path, fate, |parent, name| {
             disk::symlink(&link.target, parent.fd(), name)?;
             self.set_link_metadata(parent, name, &link.path, &link.metadata);
             Ok(())
-        })
+        });
+        match made {
+            Err(NotMade::Lacking(errno)) => {
+                self.note(Aspect::SymbolicLink, &link.path, Err(errno));
+                Ok(())
+            }
+            Err(NotMade::Failed(error)) => Err(error),
+            Ok(()) => Ok(()),
+        }
     }
 
-    fn make_hard_link(&self, file: &[u8], path: &[u8], fate: Fate) -> Result<(), LandingError> {
-        let (home, home_name) = self.base.parent_of(file).map_err(|errno| self.link_error(path, errno))?;
-        self.appear(path, fate, |parent, name| disk::link(home.fd(), home_name, parent.fd(), name))
+    fn make_hard_link(&self, file: usize, path: &[u8], fate: Fate) -> Result<(), LandingError> {
+        let failed = |errno| self.link_error(path, errno);
+        let (home, home_name) = self.base.parent_of(self.path(file)).map_err(failed)?;
+        let link = |parent: &Beneath, name: &[u8]| disk::link(home.fd(), home_name, parent.fd(), name);
+        let errno = match self.appear(path, fate, link) {
+            Err(NotMade::Lacking(errno)) => errno,
+            Err(NotMade::Failed(error)) => return Err(error),
+            Ok(()) => return Ok(()),
+        };
+        // Of a file that stays as it was the copy of an earlier transfer stays too.
+        if !self.lands(file) && self.base.stat(path, Links::Refuse).is_ok_and(|stat| self.is_copy(file, &stat)) {
+            return Ok(());
+        }
+        match self.appear(path, fate, |parent, name| self.copy(file, path, parent, name)) {
+            Err(NotMade::Lacking(errno)) => Err(failed(errno)),
+            Err(NotMade::Failed(error)) => Err(error),
+            Ok(()) => {
+                self.note(Aspect::HardLink, path, Err(errno));
+                Ok(())
+            }
+        }
+    }
+
+    fn is_copy(&self, file: usize, stat: &Stat) -> bool {
+        is_same(stat, &self.plan.manifest.entries()[file], FileSystem::of(self.base.fd()))
+    }
+
+    /// Copies `file`, which has landed, to the new file `name` in `parent`, which will be at `path`.
+    fn copy(&self, file: usize, path: &[u8], parent: &Beneath, name: &[u8]) -> rustix::io::Result<()> {
+        let source = self.base.open_own(self.path(file), OFlags::RDONLY)?;
+        let stat = rustix::fs::fstat(&source)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode((stat.st_mode & MODE_BITS) | 0o600);
+        let copy = File::from(parent.open(name, flags, mode, Links::Refuse)?);
+        let kept = &self.plan.manifest.entries()[file].metadata;
+        let metadata = Metadata { mode: stat.st_mode & MODE_BITS, modified: modified(&stat), ..kept.clone() };
+        let copied = copy_bytes(&source, &copy, stat.st_size.unsigned_abs()).and_then(|()| {
+            self.set_metadata(&copy, path, &metadata);
+            disk::sync_file(&copy)
+        });
+        if copied.is_err() && disk::remove(parent.fd(), name, AtFlags::empty()).is_err() {
+            // It stays, and so does the journal, which says whose it is.
+            self.journal().keep();
+        }
+        copied
     }
 
     /// Makes a link appear at `path` in one step. It replaces an existing file only if that is permitted. `make` makes
@@ -80,19 +148,22 @@ impl Landing {
         path: &[u8],
         fate: Fate,
         make: impl Fn(&Beneath, &[u8]) -> rustix::io::Result<()>,
-    ) -> Result<(), LandingError> {
-        let failed = |errno| self.link_error(path, errno);
+    ) -> Result<(), NotMade> {
+        let failed = |errno| NotMade::Failed(self.link_error(path, errno));
         let (parent, name) = self.base.parent_of(path).map_err(failed)?;
         let whole = resume::partial_beside(&self.plan.manifest, path);
         let partial = split(&whole).1;
+        let not_made = |errno| if is_lacking(&parent, errno) { NotMade::Lacking(errno) } else { failed(errno) };
         match make(&parent, partial) {
             Err(Errno::EXIST) if self.options.existing == Existing::Replace => {
                 disk::remove(parent.fd(), partial, AtFlags::empty()).map_err(failed)?;
-                make(&parent, partial).map_err(failed)?;
+                make(&parent, partial).map_err(not_made)?;
             }
             // What an earlier transfer had left is gone by now.
-            Err(Errno::EXIST) => return Err(LandingError::PartialExists { path: self.shown(&whole) }),
-            made => made.map_err(failed)?,
+            Err(Errno::EXIST) => {
+                return Err(NotMade::Failed(LandingError::PartialExists { path: self.shown(&whole) }));
+            }
+            made => made.map_err(not_made)?,
         }
         let named = match fate {
             Fate::Replace => disk::rename(parent.fd(), partial, name),
@@ -115,7 +186,29 @@ impl Landing {
         match errno {
             Errno::EXIST => LandingError::Exists { path: shown, others: 0 },
             Errno::ISDIR => LandingError::IsADirectory { path: shown },
+            // A copy, where there are no links.
+            Errno::NOSPC | Errno::DQUOT => {
+                let file = self.plan.manifest.named(path).map(|file| &self.plan.manifest.entries()[file]);
+                let free = if errno == Errno::NOSPC { self.plan.destination.free_bytes().unwrap_or(0) } else { 0 };
+                LandingError::NoSpace { path: shown, needed: file.map_or(0, |file| file.size), free }
+            }
             _ => LandingError::from_errno("make the link", shown, errno),
         }
     }
+}
+
+/// Copies `size` bytes. What is zeros becomes a hole.
+fn copy_bytes(source: &File, copy: &File, size: u64) -> rustix::io::Result<()> {
+    disk::resize(copy, size)?;
+    let mut buffer = Vec::new();
+    let mut at = 0;
+    while at < size {
+        buffer.resize(GROUP_BYTES.min(size - at) as usize, 0);
+        disk::read_exact(source, &mut buffer, at).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        if buffer != ZEROS[..buffer.len()] {
+            write::write_fully(&mut [IoSlice::new(&buffer)], at, |bufs, at| disk::write(copy, bufs, at))?;
+        }
+        at += buffer.len() as u64;
+    }
+    Ok(())
 }

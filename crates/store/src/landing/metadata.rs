@@ -20,6 +20,10 @@ pub(super) enum Aspect {
     Permissions,
     Time,
     Attribute,
+    /// A symbolic link that was left out.
+    SymbolicLink,
+    /// A further name of a file that became a copy.
+    HardLink,
 }
 
 /// A property that could not be kept, the first file that lacks it, and the number of such files.
@@ -48,16 +52,22 @@ impl Notes {
 
 impl Note {
     fn in_words(&self, aspect: Aspect) -> String {
-        let what = match aspect {
-            Aspect::Owner => "the owner",
-            Aspect::Permissions => "the permissions",
-            Aspect::Time => "the time",
-            Aspect::Attribute => "an extended attribute",
-        };
         let others = if self.count > 1 { format!(" and {} more", self.count - 1) } else { String::new() };
         let first = if self.first.is_empty() { ".".to_owned() } else { printable(&self.first) };
         let reason = std::io::Error::from(self.errno);
-        format!("{what} of '{first}'{others} could not be kept: {reason}")
+        let kept = |what: &str| format!("{what} of '{first}'{others} could not be kept: {reason}");
+        match aspect {
+            Aspect::Owner => kept("the owner"),
+            Aspect::Permissions => kept("the permissions"),
+            Aspect::Time => kept("the time"),
+            Aspect::Attribute => kept("an extended attribute"),
+            Aspect::SymbolicLink => format!(
+                "the symbolic link '{first}'{others} was left out: the destination's file system does not make it ({reason})"
+            ),
+            Aspect::HardLink => format!(
+                "'{first}'{others} became a copy: the destination's file system does not make this further name of a file ({reason})"
+            ),
+        }
     }
 }
 
@@ -105,7 +115,7 @@ impl Landing {
         Some((Uid::from_raw(owner.user), Gid::from_raw(owner.group)))
     }
 
-    fn note(&self, aspect: Aspect, path: &[u8], done: rustix::io::Result<()>) {
+    pub(super) fn note(&self, aspect: Aspect, path: &[u8], done: rustix::io::Result<()>) {
         if let Err(errno) = done {
             self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(aspect, path, errno);
         }

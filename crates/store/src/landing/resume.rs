@@ -212,7 +212,7 @@ impl Landing {
         if holes.peek().is_none() {
             return true;
         }
-        let Ok(file) = self.base.open_for_reading(self.path(index), Links::Refuse) else { return false };
+        let Ok(file) = self.base.open_own(self.path(index), OFlags::RDONLY) else { return false };
         holes.all(|hole| stored_within(&file, hole).is_ok_and(|stored| stored.is_none()))
     }
 
@@ -220,10 +220,8 @@ impl Landing {
     pub(super) fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
         let path = self.partial_path(index);
         let entry = &self.plan.manifest.entries()[index];
-        // Readable by its owner is what it is at the least: it may have been about to get its name and its
-        // permissions.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match self.base.open(&path, flags, Mode::empty(), Links::Refuse) {
+        // It may have been about to get its name, and have its permissions already.
+        let file = match self.base.open_own(&path, OFlags::RDONLY) {
             Ok(file) => file,
             // Nothing, or nothing to go on with: whatever it is, it is replaced.
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ACCESS) => return Ok(false),
@@ -359,6 +357,7 @@ impl Landing {
         }
         state.end = End::Suspended;
         state.open.clear();
+        self.lifted.close_up_all();
         state.kept_bytes
     }
 

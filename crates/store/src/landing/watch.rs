@@ -15,6 +15,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::fs::Stat;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
+use crate::Timestamp;
+use crate::file_system::FileSystem;
+use crate::file_time::is_same_time;
+
 /// A partial file of several groups is so much longer than it will be. Nothing is ever written there, so a file that
 /// was cut and written on stays too short.
 pub(super) const GUARD_BYTES: u64 = 1;
@@ -109,6 +113,16 @@ impl Stamp {
             modified: (stat.st_mtime, stat.st_mtime_nsec.into()),
             changed: (stat.st_ctime, stat.st_ctime_nsec.into()),
         }
+    }
+
+    /// Whether `now` is the same. Some file systems of networks tell times at first as they were set, and later as they
+    /// keep them: in a coarser unit.
+    pub(super) fn is_still(self, now: Self) -> bool {
+        let time = |(seconds, nanos): (i64, u64)| Timestamp { seconds, nanos: nanos as u32 };
+        let is_same = |now, then| is_same_time(time(now), time(then), FileSystem::Fine);
+        Self { modified: self.modified, changed: self.changed, ..now } == self
+            && is_same(now.modified, self.modified)
+            && is_same(now.changed, self.changed)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inhaul_base::ByteRange;
 use rustix::io::Errno;
 
+use super::kept::{granted_of, is_generated};
 use super::scan::{Tree, entry, shown};
 use super::{MayHold, OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
@@ -48,7 +49,10 @@ impl DataSet {
         let failed = |errno| OfferedError::from_errno(request, errno);
         let file = base.open_for_reading(path, links).map_err(failed)?;
         let stat = rustix::fs::fstat(&file).map_err(failed)?;
-        let files = vec![entry(name.to_vec(), &stat, Some(&file), options)];
+        if is_generated(&file, &stat).map_err(failed)? {
+            return Err(OfferedError::Generated { path: request.to_vec() });
+        }
+        let files = vec![entry(name.to_vec(), &stat, granted_of(&file, &stat), Some(&file), options)];
         let mut versions = Versions::default();
         versions.add(b"", &FileVersion::of_stat(&stat));
         let manifest = Manifest::new(name.to_vec(), Kind::File, Contents { files, ..Contents::default() })?;

@@ -7,6 +7,7 @@ use inhaul_base::ByteRange;
 use rustix::fs::{Access, AtFlags, Dir, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::kept::{Devices, granted_of};
 use super::{MayHold, OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest_cache::{FileVersion, Versions};
@@ -34,6 +35,7 @@ pub(super) struct Tree<'a> {
     several_names: Vec<(Vec<u8>, Identity)>,
     /// Directories not read yet.
     pending: Vec<Vec<u8>>,
+    devices: Devices,
     may_hold: &'a mut MayHold<'a>,
     /// Memory that what was found takes, and how much of it has been asked for.
     memory: usize,
@@ -55,6 +57,7 @@ impl<'a> Tree<'a> {
             versions: Versions::default(),
             several_names: Vec::new(),
             pending: vec![Vec::new()],
+            devices: Devices::default(),
             may_hold,
             memory: STEP_BYTES,
             granted: 0,
@@ -85,7 +88,7 @@ impl<'a> Tree<'a> {
 
     fn read_directory(&mut self, dir: &Beneath, path: &[u8]) -> Result<(), OfferedError> {
         let stat = rustix::fs::fstat(dir.fd()).map_err(|errno| self.failed(path, errno))?;
-        let metadata = metadata(&stat, Some(dir.fd()), self.options);
+        let metadata = metadata(&stat, granted_of(dir.fd(), &stat), Some(dir.fd()), self.options);
         if path.is_empty() {
             self.contents.top = metadata;
         } else {
@@ -118,6 +121,7 @@ impl<'a> Tree<'a> {
                 self.memory += memory::OF_DIRECTORY + memory::of_path(path.len());
                 self.pending.push(path.to_vec());
             }
+            FileType::RegularFile if self.devices.is_generated(dir, name, &stat)? => self.contents.skipped.add(path),
             FileType::RegularFile => {
                 let file = if self.options.attributes || may_have_holes(&stat) {
                     Some(dir.open_for_reading(name.to_bytes(), Links::Refuse)?)
@@ -130,7 +134,8 @@ impl<'a> Tree<'a> {
                     self.memory += memory::OF_HARD_LINK + 2 * path.len() + NAME_BYTES;
                     self.several_names.push((path.to_vec(), (stat.st_dev, stat.st_ino)));
                 }
-                let entry = entry(path.to_vec(), &stat, file.as_ref(), self.options);
+                let mode = self.devices.granted(dir, name, &stat)?;
+                let entry = entry(path.to_vec(), &stat, mode, file.as_ref(), self.options);
                 let details = memory::of_details(entry.holes.len(), &entry.metadata.attributes);
                 self.memory += memory::OF_FILE + details;
                 self.versions.add(path, &FileVersion::of_stat(&stat));
@@ -138,7 +143,7 @@ impl<'a> Tree<'a> {
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(dir.fd(), name, Vec::new())?.into_bytes();
-                let metadata = metadata(&stat, None::<&std::fs::File>, self.options);
+                let metadata = metadata(&stat, stat.st_mode, None::<&std::fs::File>, self.options);
                 self.memory += memory::OF_SYMLINK + target.len();
                 self.contents.symlinks.push(Symlink { path: path.to_vec(), target, metadata });
             }
@@ -163,14 +168,21 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The file at `path` as a manifest lists it; `file`, if it was opened, tells holes and attributes.
-pub(super) fn entry(path: Vec<u8>, stat: &Stat, file: Option<&std::fs::File>, options: ScanOptions) -> Entry {
+/// The file at `path` as a manifest lists it, with the permissions `mode`; `file`, if it was opened, tells holes and
+/// attributes.
+pub(super) fn entry(
+    path: Vec<u8>,
+    stat: &Stat,
+    mode: u32,
+    file: Option<&std::fs::File>,
+    options: ScanOptions,
+) -> Entry {
     let size = stat.st_size.unsigned_abs();
     let holes = match file {
         Some(file) if may_have_holes(stat) => holes(file, size),
         _ => Vec::new(),
     };
-    Entry { path, size, metadata: metadata(stat, file, options), holes }
+    Entry { path, size, metadata: metadata(stat, mode, file, options), holes }
 }
 
 /// Whether a file takes less room than its size.
@@ -202,9 +214,9 @@ fn holes(file: &std::fs::File, size: u64) -> Vec<ByteRange> {
     holes
 }
 
-fn metadata(stat: &Stat, file: Option<impl AsFd>, options: ScanOptions) -> Metadata {
+fn metadata(stat: &Stat, mode: u32, file: Option<impl AsFd>, options: ScanOptions) -> Metadata {
     Metadata {
-        mode: stat.st_mode & MODE_BITS,
+        mode: mode & MODE_BITS,
         modified: Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
         owner: options.owner.then_some(Owner { user: stat.st_uid, group: stat.st_gid }),
         attributes: file.filter(|_| options.attributes).map(attributes).unwrap_or_default(),

@@ -133,8 +133,7 @@ fn scan_lists_links_and_names_what_cannot_be_carried() {
     symlink(OsStr::from_bytes(b"/\xff/../gone"), set.join("sub/dangling")).unwrap();
     fs::hard_link(set.join("sub/deep/two"), set.join("a name")).unwrap();
     fs::hard_link(set.join("sub/deep/two"), set.join("sub/z")).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, set.join("pipe"), FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
-        .unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, set.join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let scanned = offered.scan(b"/", ScanOptions::default()).unwrap();
     let m = scanned.manifest();
     let targets: Vec<_> = m.symlinks().iter().map(|link| (link.path.as_slice(), link.target.as_slice())).collect();

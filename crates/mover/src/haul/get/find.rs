@@ -280,8 +280,11 @@ impl Found {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let what =
-                if skipped.count == 1 { "is a socket, a pipe or a device" } else { "are sockets, pipes or devices" };
+            let what = if skipped.count == 1 {
+                "is a socket, a pipe, a device, or made when it is read (/proc, /sys)"
+            } else {
+                "are sockets, pipes, devices, or made when they are read (/proc, /sys)"
+            };
             warnings.push(format!("{}{more} {what}, which cannot be moved: left out", named.join(", ")));
         }
         warnings
