@@ -206,16 +206,11 @@ impl Root {
         let own_name = real.file_name().map_or(&b"root"[..], OsStrExt::as_bytes).to_vec();
         let name = offer.name().map_or_else(|| own_name.clone(), |name| name.as_bytes().to_vec());
         match real.parent() {
-<<<<<<< HEAD
             _ if kind.is_dir() => Ok(Self { name, dir: Arc::new(open(&real)?), file: None }),
-            Some(parent) if kind.is_file() => Ok(Self { name, dir: Arc::new(open(parent)?), file: Some(own_name) }),
-=======
-            _ if kind.is_dir() => Ok(Self { name, dir: Arc::new(open(&real)?), is_file: false }),
             Some(_) if kind.is_file() && is_of_generated(&real) => {
                 Err(OfferedError::Generated { path: bytes.to_vec() })
             }
-            Some(parent) if kind.is_file() => Ok(Self { name, dir: Arc::new(open(parent)?), is_file: true }),
->>>>>>> track-files
+            Some(parent) if kind.is_file() => Ok(Self { name, dir: Arc::new(open(parent)?), file: Some(own_name) }),
             _ => Err(OfferedError::Unsupported { path: bytes.to_vec() }),
         }
     }

@@ -397,7 +397,8 @@ fn written_as(constant: &Constant) -> String {
 /// A number with commas between thousands.
 fn grouped(value: f64) -> String {
     let text = format!("{value}");
-    let (whole, part) = text.split_once('.').map_or((&text[..], String::new()), |(whole, part)| (whole, format!(".{part}")));
+    let (whole, part) =
+        text.split_once('.').map_or((&text[..], String::new()), |(whole, part)| (whole, format!(".{part}")));
     let mut grouped = String::new();
     for (place, digit) in whole.chars().enumerate() {
         if place > 0 && (whole.len() - place).is_multiple_of(3) && !grouped.ends_with('-') {
@@ -431,9 +432,8 @@ mod tests {
     }
 
     fn elsewhere(file: &str) -> Option<Vec<Constant>> {
-        (file == "kit/b.rs").then(|| {
-            of_code(&BTreeMap::from([("kit/b.rs".to_owned(), "const ROOM: f64 = 0.75;\n".to_owned())]))
-        })
+        (file == "kit/b.rs")
+            .then(|| of_code(&BTreeMap::from([("kit/b.rs".to_owned(), "const ROOM: f64 = 0.75;\n".to_owned())])))
     }
 
     fn wrong(from: &str, to: &str) -> Vec<String> {

@@ -335,7 +335,8 @@ mod tests {
 
     #[test]
     fn what_leads_to_nothing_is_an_error() {
-        for text in ["rows[who=d].seconds", "rows[who=a].minutes", "lines", "rows[who=a", "rows[9].seconds", "", "1 +"] {
+        for text in ["rows[who=d].seconds", "rows[who=a].minutes", "lines", "rows[who=a", "rows[9].seconds", "", "1 +"]
+        {
             assert!(value(text).is_err(), "{text}");
         }
         assert!(value("rows[who=a].who").unwrap_err().contains("no number"));

@@ -191,9 +191,10 @@ impl Scope {
                 continue;
             };
             if of_column.trim() == "given" {
-                let cells = self.pieces.iter_mut().filter(|piece| {
-                    piece.cell.is_some_and(|(of, row, at)| of == table && row > 0 && at == column)
-                });
+                let cells = self
+                    .pieces
+                    .iter_mut()
+                    .filter(|piece| piece.cell.is_some_and(|(of, row, at)| of == table && row > 0 && at == column));
                 cells.for_each(|piece| piece.covered.push((0, piece.text.len())));
                 continue;
             }
@@ -243,7 +244,8 @@ fn differs(text: &str, expressions: &str, root: &[&Value]) -> Option<String> {
         let written = number.replace(',', "");
         let decimals = written.split_once('.').map_or(0, |(_, decimals)| decimals.len());
         let expected = format!("{value:.decimals$}");
-        let expected = if expected.trim_start_matches(['-', '0', '.']).is_empty() { expected.replace('-', "") } else { expected };
+        let expected =
+            if expected.trim_start_matches(['-', '0', '.']).is_empty() { expected.replace('-', "") } else { expected };
         (expected != written).then(|| format!("{number} is written, {expected} is kept"))
     })
 }
@@ -397,15 +399,18 @@ mod tests {
     #[test]
     fn tables_are_compared_cell_by_cell() {
         let table = "| who | time, s | rate |\n|---|---|---|\n| **a** | 1.3 | 475 Mbit/s |\n| c | 2.5 | - |\n";
-        let comment = |lines: &str| format!("{table}\n<!-- table k/2026-01-02-x.json\nrow a = rows[who=a]\n{lines}\n-->");
+        let comment =
+            |lines: &str| format!("{table}\n<!-- table k/2026-01-02-x.json\nrow a = rows[who=a]\n{lines}\n-->");
         let rest = "row c = rows[who=c]\ncolumn time, s = seconds\ncolumn rate = bps / 1e6";
         assert_eq!(wrong(&comment(rest)), [""; 0]);
-        assert_eq!(wrong(&comment(rest).replace("475 Mbit", "476 Mbit")), [
-            "6: row 'a', column 'rate': 476 is written, 475 is kept"
-        ]);
-        assert_eq!(wrong(&comment("column time, s = seconds\ncolumn rate = given")), [
-            "4: '2.5' is neither compared with a kept result nor given"
-        ]);
+        assert_eq!(
+            wrong(&comment(rest).replace("475 Mbit", "476 Mbit")),
+            ["6: row 'a', column 'rate': 476 is written, 475 is kept"]
+        );
+        assert_eq!(
+            wrong(&comment("column time, s = seconds\ncolumn rate = given")),
+            ["4: '2.5' is neither compared with a kept result nor given"]
+        );
         assert_eq!(wrong(&format!("{table}\n<!-- given: table -->")), [""; 0]);
         assert!(wrong(&comment("column speed = seconds"))[0].contains("no column 'speed'"));
     }

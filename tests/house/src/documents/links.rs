@@ -152,7 +152,9 @@ fn path_of(word: &str) -> Option<&str> {
     // A part in capitals stands for a name: PAPER/ITEM.
     let is_placeholder = |part: &str| {
         let stem = part.split('.').next().unwrap_or(part);
-        part.contains("DATE") || part.contains("NAME") || stem.len() > 1 && stem.chars().all(|c| c.is_ascii_uppercase() || c == '-' || c == '_')
+        part.contains("DATE")
+            || part.contains("NAME")
+            || stem.len() > 1 && stem.chars().all(|c| c.is_ascii_uppercase() || c == '-' || c == '_')
     };
     let ending = word.rsplit_once('.').map_or("", |(_, ending)| ending);
     let is_file = FILES.contains(&ending) && (word.contains('/') || OWN.contains(&ending));
@@ -172,7 +174,11 @@ fn ends_like(place: &str, pattern: &str) -> bool {
         let mut rest = &place[at + first.len()..];
         pieces.iter().enumerate().all(|(number, piece)| {
             let is_last = number + 1 == pieces.len();
-            let found = if is_last { rest.ends_with(piece).then_some(rest.len()) } else { rest.find(piece).map(|at| at + piece.len()) };
+            let found = if is_last {
+                rest.ends_with(piece).then_some(rest.len())
+            } else {
+                rest.find(piece).map(|at| at + piece.len())
+            };
             rest = found.map_or(rest, |at| &rest[at..]);
             found.is_some()
         })
@@ -199,7 +205,9 @@ mod tests {
         let good = "`udp/src/seal`, `seal/mod.rs:7`, `bench/run --table bench/results/2026-*.json`, `../README.md`, \
                     `PAPER/ITEM.json`, `/data/x.rs`, `inhaul://a/b`, `run-42/a.json`, `mod.rs`, `a/b`.";
         assert_eq!(wrong("docs/b.md", good), [""; 0]);
-        for missing in ["udp/src/open", "seal/open.rs", "bench/fly", "bench/results/2025-*.json", "open.rs", "docs/c.md"] {
+        for missing in
+            ["udp/src/open", "seal/open.rs", "bench/fly", "bench/results/2025-*.json", "open.rs", "docs/c.md"]
+        {
             assert_eq!(wrong("docs/b.md", &format!("a\n\n`{missing}`")), [format!("3: there is no {missing}")]);
         }
         assert_eq!(wrong("b.md", "    bench/run x\n    bench/fly x"), ["1: there is no bench/fly"]);
@@ -208,7 +216,8 @@ mod tests {
 
     #[test]
     fn links_lead_to_files_and_headings() {
-        let good = "[a](docs/a.md) [b](docs/a.md#two-three) [c](https://x.y/z) <img src=\"bench/run\"> [d](#own)\n\n# Own";
+        let good =
+            "[a](docs/a.md) [b](docs/a.md#two-three) [c](https://x.y/z) <img src=\"bench/run\"> [d](#own)\n\n# Own";
         assert_eq!(wrong("b.md", good), [""; 0]);
         assert_eq!(wrong("docs/b.md", "[a](a.md) [b](../README.md)"), [""; 0]);
         assert_eq!(wrong("b.md", "[a](a.md)"), ["1: the link to a.md leads nowhere"]);

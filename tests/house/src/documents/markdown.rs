@@ -167,10 +167,10 @@ mod tests {
             Kind::Text("end".into()),
         ];
         assert_eq!(kinds, expected);
-        assert_eq!(parse("text\n\n    code\n    more\n")[1], Part {
-            line: 3,
-            kind: Kind::Code(vec!["    code".into(), "    more".into()])
-        });
+        assert_eq!(
+            parse("text\n\n    code\n    more\n")[1],
+            Part { line: 3, kind: Kind::Code(vec!["    code".into(), "    more".into()]) }
+        );
     }
 
     #[test]

@@ -59,7 +59,8 @@ impl Results {
 fn dated(path: &str) -> Option<(&str, (&str, &str))> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let (date, rest) = name.split_at_checked(10)?;
-    let is_date = date.bytes().enumerate().all(|(at, b)| if at == 4 || at == 7 { b == b'-' } else { b.is_ascii_digit() });
+    let is_date =
+        date.bytes().enumerate().all(|(at, b)| if at == 4 || at == 7 { b == b'-' } else { b.is_ascii_digit() });
     is_date.then_some((date, (folder, rest)))
 }
 

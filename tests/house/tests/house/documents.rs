@@ -72,7 +72,8 @@ fn figures_are_those_of_kept_results() {
 fn what_documents_name_is_there() {
     let documents = documents();
     let texts = documents.iter().map(|(path, text)| (path.as_str(), text.as_str()));
-    let repository = Repository::new(files().into_iter().chain(MADE.iter().map(|made| (*made).to_owned())), texts.clone());
+    let repository =
+        Repository::new(files().into_iter().chain(MADE.iter().map(|made| (*made).to_owned())), texts.clone());
     let wrong = texts.flat_map(|(path, text)| {
         let wrong = repository.violations(path, text);
         wrong.into_iter().map(move |what| format!("{path}:{what}"))
@@ -132,8 +133,11 @@ fn architecture_names_the_circles_that_are_left() {
 #[test]
 fn results_are_kept_from_commits() {
     let dirty = results().dirty();
-    let mut found: Vec<String> =
-        dirty.iter().filter(|path| !DIRTY.contains(&path.as_str())).map(|path| format!("{path} names no commit")).collect();
+    let mut found: Vec<String> = dirty
+        .iter()
+        .filter(|path| !DIRTY.contains(&path.as_str()))
+        .map(|path| format!("{path} names no commit"))
+        .collect();
     let gone = DIRTY.iter().filter(|path| !dirty.iter().any(|dirty| dirty == *path));
     found.extend(gone.map(|path| format!("{path} names a commit: take it off the list")));
     report("kept results of changed sources", &found);
@@ -142,10 +146,12 @@ fn results_are_kept_from_commits() {
 #[test]
 fn benches_keep_nothing_of_changed_sources() {
     let mut found = Vec::new();
-    for script in entries(&top().join("bench")).into_iter().filter(|path| path.is_file() && path.extension().is_none()) {
+    for script in entries(&top().join("bench")).into_iter().filter(|path| path.is_file() && path.extension().is_none())
+    {
         let text = read(&script);
         let writes = ["\"--json\"", "\"--append\"", "\"--output\""];
-        let lines = text.lines().filter(|line| line.contains("add_argument") && writes.iter().any(|flag| line.contains(flag)));
+        let lines =
+            text.lines().filter(|line| line.contains("add_argument") && writes.iter().any(|flag| line.contains(flag)));
         let unchecked = lines.filter(|line| !line.contains("kept_file"));
         found.extend(unchecked.map(|line| format!("{}: {}", script.display(), line.trim())));
     }
