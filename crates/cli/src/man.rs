@@ -30,10 +30,12 @@ pub(crate) struct Man {
 
 /// What docs/ has: a document, the section of the manual that it belongs to, and its text.
 const DOCUMENTS: &[(&str, u8, &str)] = &[
+    ("coming-from", 7, include_str!("../docs/coming-from.md")),
     ("config", 5, include_str!("../docs/config.md")),
     ("doctor", 7, include_str!("../docs/doctor.md")),
     ("exit-codes", 7, EXIT_CODES),
     ("fallback", 7, include_str!("../docs/fallback.md")),
+    ("filesystems", 7, include_str!("../docs/filesystems.md")),
     ("install", 7, include_str!("../docs/install.md")),
     ("integrity", 7, include_str!("../docs/integrity.md")),
     ("json", 5, include_str!("../docs/json.md")),

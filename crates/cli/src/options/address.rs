@@ -174,6 +174,10 @@ fn explained(error: SourceError, text: &str, whole: &str) -> Wrong {
 
 /// The error that says to write `right`, if that can be read; or what it is mended to.
 fn suggest(message: String, text: &str, right: &str) -> Wrong {
+    // What is no better than what there was would be mended without an end.
+    if right == text {
+        return Wrong::new(message);
+    }
     let mut right = right.to_owned();
     // Some have two things wrong with them.
     for _ in 0..4 {
