@@ -1,7 +1,9 @@
 //! docs/coming-from.md: each of its lines is answered with the one beside it, and that one works when it is pasted.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use crate::common::{Server, run, run_in};
 
@@ -29,6 +31,8 @@ struct Servers {
     ticket: String,
     token: String,
     directory: tempfile::TempDir,
+    /// Held by who puts: several lines bring the same.
+    putting: Mutex<()>,
 }
 
 impl Servers {
@@ -50,7 +54,14 @@ impl Servers {
         let bench = Server::start(&["bench", "--server", "--listen", "127.0.0.1:0"]);
         let made = run(&["token", "make", "--read", "/"]).stdout;
         let (ticket, token) = made.trim().split_once('#').unwrap().1.split_once('.').unwrap();
-        Self { files: [dtn1, dtn2], bench, ticket: ticket.to_owned(), token: token.to_owned(), directory }
+        Self {
+            files: [dtn1, dtn2],
+            bench,
+            ticket: ticket.to_owned(),
+            token: token.to_owned(),
+            directory,
+            putting: Mutex::default(),
+        }
     }
 
     /// The words of a line of the document, with the secrets that it names.
@@ -78,6 +89,9 @@ impl Servers {
         let here = tempfile::tempdir().unwrap();
         std::fs::create_dir(here.path().join("new")).unwrap();
         std::fs::write(here.path().join("new/f"), CONTENT).unwrap();
+        // The same in all: what is there is kept.
+        let file = std::fs::File::options().write(true).open(here.path().join("new/f")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         std::fs::write(here.path().join("list"), format!("inhaul://{}/run7/a\n", self.files[0].address)).unwrap();
         here
     }
@@ -107,6 +121,7 @@ impl Servers {
             drop(Server::start(&words.iter().map(String::as_str).collect::<Vec<_>>()));
             return Ok(());
         }
+        let _putting = (command == "put").then(|| self.putting.lock().unwrap());
         let outcome = run_in(here, &words);
         match outcome.code {
             Some(0) => Ok(()),
