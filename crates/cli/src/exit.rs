@@ -34,7 +34,7 @@ pub(crate) struct Failure {
     /// Where to read more, for people.
     hint: Option<String>,
     /// A command that may help.
-    command: Option<Suggestion>,
+    command: Option<Box<Suggestion>>,
     /// Whether the requested JSON already contains it.
     reported: bool,
 }
@@ -74,7 +74,7 @@ impl Failure {
 
     /// The same, with a line that is right in the place of a wrong one.
     pub(crate) fn with_line(self, line: Option<Hint>) -> Self {
-        Self { command: line.map(Suggestion::Line), ..self }
+        Self { command: line.map(Suggestion::Line).map(Box::new), ..self }
     }
 
     /// A wrong command line or setting.
@@ -98,7 +98,7 @@ impl Failure {
         if let Some(message) = &message {
             say(&format!("inhaul: {message}"));
         }
-        let command = command.and_then(|command| match command {
+        let command = command.and_then(|command| match *command {
             Suggestion::Line(line) => Some(line),
             Suggestion::After(next) => next.hint(&std::env::args_os().collect::<Vec<_>>()),
         });
@@ -124,7 +124,7 @@ impl Failed {
 
 impl From<MoveError> for Failure {
     fn from(error: MoveError) -> Self {
-        let next = Next::after(&error).map(Suggestion::After);
+        let next = Next::after(&error).map(Suggestion::After).map(Box::new);
         Self { command: next, ..Self::new(code(error.kind()), one_line(&error)) }
     }
 }
@@ -154,7 +154,7 @@ impl From<KnownHostsError> for Failure {
 
 /// The failure for an error that is in a report. The report was printed already if JSON was requested.
 pub(crate) fn reported(error: &MoveError) -> Failure {
-    let next = Next::after(error).map(Suggestion::After);
+    let next = Next::after(error).map(Suggestion::After).map(Box::new);
     Failure { command: next, ..Failure::reported(code(error.kind()), Some(one_line(error))) }
 }
 

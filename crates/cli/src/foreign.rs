@@ -14,6 +14,8 @@ struct Answer {
 pub(crate) enum Fix {
     /// Without the option, and without a number behind it.
     Drop,
+    /// Without the option and the number behind it; there must be one.
+    DropNumber,
     /// Without the option and its value.
     DropValue,
     /// This word in the option's place.
@@ -32,7 +34,7 @@ pub(crate) enum Fix {
     Trust,
 }
 
-use Fix::{Drop, DropValue, Flag, Last, LastDirectory, Port, Rate, Rename, Trust};
+use Fix::{Drop, DropNumber, DropValue, Flag, Last, LastDirectory, Port, Rate, Rename, Trust};
 
 const TRANSFERS: &[&str] = &["get", "plan", "put", "copy"];
 const FETCHES: &[&str] = &["get", "plan", "copy"];
@@ -223,7 +225,7 @@ const ANSWERS: &[Answer] = &[
         commands: TRANSFERS,
         options: &["-P"],
         text: "progress is shown on a terminal and partial files are kept. For a port, write inhaul://HOST:5001/PATH",
-        fixes: &[Port, Drop],
+        fixes: &[Port, Drop, LastDirectory],
     },
     Answer {
         commands: REPORTS,
@@ -234,8 +236,8 @@ const ANSWERS: &[Answer] = &[
     Answer {
         commands: REPORTS,
         options: &["-s", "--silent", "--no-verbose"],
-        text: "--quiet (-q) shows errors only",
-        fixes: &[Flag("--quiet")],
+        text: "--quiet (-q) shows errors only. No number of connections is needed",
+        fixes: &[DropNumber, Flag("--quiet")],
     },
     Answer {
         commands: FETCHES,

@@ -225,6 +225,7 @@ fn fixed(fix: Fix, option: &str, words: &[String]) -> Vec<Vec<String>> {
     let inserted = |left: Without, new: &[String]| [&left.words[..left.at], new, &left.words[left.at..]].concat();
     let lines = match fix {
         Fix::Drop => without(option, words, is_number).map(|left| left.words),
+        Fix::DropNumber => without(option, words, is_number).filter(|left| left.value.is_some()).map(|left| left.words),
         Fix::DropValue => without(option, words, is_word).map(|left| left.words),
         Fix::Flag(flag) => without(option, words, |_| false).map(|left| inserted(left, &[flag.to_owned()])),
         Fix::Rename(name) => without(option, words, is_word).and_then(|left| {
@@ -278,8 +279,10 @@ fn with_port(words: &[String], port: u16) -> Option<Vec<String>> {
     let is_bench = words.get(1).is_some_and(|command| command == "bench");
     let mut found = false;
     let words = words.iter().enumerate().map(|(at, word)| {
+        // Of a bench, a server's name alone is an address, too.
+        let is_server = is_bench && (at == 2 || at + 1 == words.len()) && !is_number(word);
         let source = match options::source(word) {
-            Ok(source) if options::is_remote(word) || is_bench && at == 2 => Some(source),
+            Ok(source) if options::is_remote(word) || is_server => Some(source),
             Err(Wrong { mend: Some(Mend::Word { right, .. }), .. }) => options::source(&right).ok(),
             _ => None,
         };

@@ -39,8 +39,9 @@ A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G. BYTES may hav
 unit: 500M is 500,000,000 and 1Gi is 1,073,741,824.
 
 Paths of addresses begin with the name of a directory: /data/x is x in /srv/data. The name
-of a single one may be left out (/x), unless it was given as NAME=DIR. What has the name
-in it stays right when another directory is offered, or, with NAME=DIR, when it moves.
+of the first one may be left out (/x), unless it was given as NAME=DIR. So addresses,
+tokens and Metalinks stay right when another directory is added behind it. With the name in
+them they stay right whatever is offered besides or, with NAME=DIR, when it moves.
 Write ./a=b for a directory that has a '=' in its name.
 
 Open the port in the firewall, for TCP and for UDP. The server prints a command that

@@ -33,7 +33,7 @@ pub use files::{FileError, read_secret};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use key::{Key, KeyError};
 pub use known_hosts::{KnownHosts, KnownHostsError};
-pub use rights::{Grant, Right, Rights, RightsError, Scope, ScopeError, path_in_full};
+pub use rights::{Grant, OfferedNames, Right, Rights, RightsError, Scope, ScopeError};
 pub use state::State;
 pub use ticket::{Ticket, TicketError};
 pub use token::{Caveats, HolderError, TOKEN_BYTES_MAX, Token, TokenError, TokenId, Verified};

@@ -54,13 +54,13 @@ pub type MayHold<'c> = dyn FnMut(usize) -> bool + 'c;
 /// whatever is renamed or linked there meanwhile.
 ///
 /// A request begins with the name of one of them: `/NAME/a/b`. The name is the last component of the path, or the one
-/// that an [`Offer`] gives it. If there is only one, and it was given no name, the name may be left out: `/a/b` is the
-/// same, unless `a` is the name. So a request with the name means the same whatever else is offered. Symbolic links that
-/// a request goes through are followed as long as they stay inside.
+/// that an [`Offer`] gives it. The name of the first may be left out, if it was given none: `/a/b` is the same, unless
+/// `a` is a name. So a request means the same whatever else is offered behind what there was, and one with the name,
+/// whatever is offered before it. Symbolic links that a request goes through are followed as long as they stay inside.
 #[derive(Debug)]
 pub struct Offered {
     roots: Vec<Root>,
-    /// Whether the name of the only one may be left out.
+    /// Whether the name of the first may be left out.
     is_short: bool,
 }
 
@@ -97,7 +97,10 @@ impl Offered {
                 return Err(OfferedError::SameName(root.name.clone()));
             }
         }
-        Ok(Self { roots, is_short: matches!(offers, [only] if only.name().is_none()) })
+        // A name that paths of clients cannot have in them could not be told from one that is left out.
+        let is_told = |root: &Root| str::from_utf8(&root.name).is_ok();
+        let is_short = offers[0].name().is_none() && (roots.len() == 1 || roots.iter().all(is_told));
+        Ok(Self { roots, is_short })
     }
 
     /// The names by which requests begin.
@@ -112,6 +115,11 @@ impl Offered {
 
     fn short(&self) -> Option<&Root> {
         self.roots.first().filter(|_| self.is_short)
+    }
+
+    /// What the empty request is for: the only one, if its name may be left out.
+    fn whole(&self) -> Option<&Root> {
+        self.short().filter(|_| self.roots.len() == 1)
     }
 
     /// Finds the path that `request` names, and lists everything beneath it. Reads directories. Opens files only for
@@ -161,7 +169,11 @@ impl Offered {
         let named = components.split_first();
         let named = named.and_then(|(first, rest)| Some((self.roots.iter().find(|root| root.name == *first)?, rest)));
         named.or_else(|| {
-            self.short().filter(|root| root.file.is_none() || components.is_empty()).map(|root| (root, components))
+            let short = match components {
+                [] => self.whole(),
+                _ => self.short().filter(|root| root.file.is_none()),
+            };
+            short.map(|root| (root, components))
         })
     }
 
@@ -173,7 +185,7 @@ impl Offered {
     }
 
     fn not_found(&self, request: &[u8]) -> OfferedError {
-        let hint = match self.short() {
+        let hint = match self.whole() {
             Some(_) => String::new(),
             None => format!("; what is offered begins with {}", self.names_for_people()),
         };

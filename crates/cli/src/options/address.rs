@@ -31,14 +31,14 @@ pub(crate) fn source_not_here(text: &str) -> Result<Source, Wrong> {
 /// A data set and its servers.
 pub(crate) fn source(text: &str) -> Result<Source, Wrong> {
     let whole = whole(text)?;
-    whole.parse().map_err(|error| explained(error, text, &whole))
+    whole.parse().map_err(|error| explained(&error, text, &whole))
 }
 
 /// A place at a server, of a command that has local paths besides.
 pub(crate) fn destination(text: &str) -> Result<Destination, Wrong> {
     not_here(text)?;
     let whole = whole(text)?;
-    whole.parse().map_err(|error| explained(error, text, &whole))
+    whole.parse().map_err(|error| explained(&error, text, &whole))
 }
 
 /// The servers of an address, whatever its path is.
@@ -134,11 +134,11 @@ fn of_other_scheme(text: &str, plain: &str, scheme: &str, rest: &str) -> Wrong {
 }
 
 /// Why the whole address cannot be read.
-fn explained(error: SourceError, text: &str, whole: &str) -> Wrong {
+fn explained(error: &SourceError, text: &str, whole: &str) -> Wrong {
     let (address, ticket) = whole.rsplit_once('#').unwrap_or((whole, ""));
     let rest = address.strip_prefix(SCHEME).unwrap_or(address);
     let (hosts, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-    let right = match &error {
+    let right = match error {
         SourceError::Ticket(_) | SourceError::TicketCount { .. } => {
             let joined: String = ticket.split_whitespace().collect();
             let bare = joined.trim_end_matches(PUNCTUATION);
@@ -165,7 +165,7 @@ fn explained(error: SourceError, text: &str, whole: &str) -> Wrong {
         }
         _ => return Wrong::new(error.to_string()),
     };
-    let message = match &error {
+    let message = match error {
         SourceError::Port(_) => format!("{error}; without one, it is {}", inhaul_mover::DEFAULT_PORT),
         _ => error.to_string(),
     };
@@ -174,13 +174,17 @@ fn explained(error: SourceError, text: &str, whole: &str) -> Wrong {
 
 /// The error that says to write `right`, if that can be read; or what it is mended to.
 fn suggest(message: String, text: &str, right: &str) -> Wrong {
+    // What is no better than what there was would be mended without an end.
+    if right == text {
+        return Wrong::new(message);
+    }
     let mut right = right.to_owned();
     // Some have two things wrong with them.
     for _ in 0..4 {
         match source(&right) {
             Ok(_) => return Wrong::new(message).or(text, right),
             Err(Wrong { mend: Some(crate::wrong::Mend::Word { right: better, .. }), .. }) if better != right => {
-                right = better
+                right = better;
             }
             Err(_) => break,
         }

@@ -134,7 +134,11 @@ pub(crate) struct Running {
 
 /// Starts `inhaul` with `args`.
 pub(crate) fn start(args: &[&str]) -> Running {
-    let mut child = inhaul().args(args).spawn().unwrap();
+    started(inhaul().args(args))
+}
+
+fn started(command: &mut Command) -> Running {
+    let mut child = command.spawn().unwrap();
     let out = read_all(child.stdout.take().unwrap());
     let err = read_all(child.stderr.take().unwrap());
     Running { child, out: Some(out), err: Some(err) }
@@ -153,6 +157,11 @@ pub(crate) fn start_and_hear(args: &[&str]) -> (Running, String) {
 /// Runs `inhaul` with `args` to its end.
 pub(crate) fn run(args: &[&str]) -> Outcome {
     start(args).finish()
+}
+
+/// The same in this directory.
+pub(crate) fn run_in(directory: &Path, args: &[String]) -> Outcome {
+    started(inhaul().args(args).current_dir(directory)).finish()
 }
 
 impl Running {

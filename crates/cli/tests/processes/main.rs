@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod blocked;
+mod coming_from;
 mod common;
 mod copy;
 mod destinations;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, format_bytes};
+use inhaul_identity::OfferedNames;
 use inhaul_store::{DataSet, ListOptions, Listed, Offered, OfferedError, ScanOptions, printable};
 
 use crate::serve::budget::{Budget, Share};
@@ -47,6 +48,7 @@ type Key = (Vec<u8>, bool, bool, bool);
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     offered: Offered,
+    names: Option<Arc<OfferedNames>>,
     budget: Arc<Budget>,
     readers_max: usize,
     early_max: u32,
@@ -94,7 +96,11 @@ impl Catalogue {
         let readers_max =
             std::thread::available_parallelism().map_or(READERS_MIN, |count| count.get().max(READERS_MIN));
         let early_max = OFFERED_BYTES;
-        Self { offered, budget, readers_max, early_max, state: Mutex::default(), news: Condvar::new() }
+        let text = |name: &[u8]| str::from_utf8(name).ok().map(str::to_owned);
+        let names = offered.name_left_out().and_then(text);
+        let others = offered.names().skip(1).filter_map(text);
+        let names = names.map(|name| Arc::new(OfferedNames::new(name, others)));
+        Self { offered, names, budget, readers_max, early_max, state: Mutex::default(), news: Condvar::new() }
     }
 
     /// The same for a host that is to send no more than `rate`: little content leaves outside the transport then.
@@ -102,9 +108,9 @@ impl Catalogue {
         Self { early_max: early::within(OFFERED_BYTES, rate), ..self }
     }
 
-    /// The name that may be left out of paths.
-    pub(crate) fn name_left_out(&self) -> Option<Arc<str>> {
-        self.offered.name_left_out().and_then(|name| str::from_utf8(name).ok()).map(Arc::from)
+    /// The names that paths begin with, if one of them may be left out.
+    pub(crate) fn names(&self) -> Option<Arc<OfferedNames>> {
+        self.names.clone()
     }
 
     /// Most bytes of content that are sent together with a description.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use inhaul_identity::audit::{Access, Event};
 use inhaul_identity::{
-    AuthorizedKeys, Book, Caveats, Delegated, DelegatedList, Fingerprint, Grant, Right, Rights, Scope, State, Token,
-    TokenError, TokenId, UnixTime, path_in_full,
+    AuthorizedKeys, Book, Caveats, Delegated, DelegatedList, Fingerprint, Grant, OfferedNames, Right, Rights, Scope,
+    State, Token, TokenError, TokenId, UnixTime,
 };
 
 use crate::api::error::MoveError;
@@ -37,23 +37,23 @@ pub(crate) struct Caller {
     /// The fingerprint of the key that it has proven to have.
     pub(crate) key: Option<Fingerprint>,
     pub(crate) token: Option<Token>,
-    /// The name of the one directory that is offered, if it may be left out of paths to read.
-    pub(crate) name_left_out: Option<Arc<str>>,
+    /// The names of what is offered, if one of them may be left out of paths to read.
+    pub(crate) names: Option<Arc<OfferedNames>>,
 }
 
 impl Caller {
     /// The path of a request, as scopes are compared with it.
     fn path_in_full<'p>(&self, right: Right, path: &'p str) -> Cow<'p, str> {
-        match &self.name_left_out {
-            Some(name) if right == Right::Read => path_in_full(path, name).into(),
+        match &self.names {
+            Some(names) if right == Right::Read => names.path_in_full(path).into(),
             _ => path.into(),
         }
     }
 
     /// The grant as it stands for paths in full.
     fn in_full(&self, right: Right, grant: Grant) -> Grant {
-        match &self.name_left_out {
-            Some(name) if right == Right::Read => Grant { scope: grant.scope.in_full(name), ..grant },
+        match &self.names {
+            Some(names) if right == Right::Read => Grant { scope: grant.scope.in_full(names), ..grant },
             _ => grant,
         }
     }
@@ -415,7 +415,7 @@ mod tests {
     }
 
     fn caller(key: Option<Fingerprint>, token: Option<Token>) -> Caller {
-        Caller { address: "192.0.2.1:5".parse().unwrap(), key, token, name_left_out: None }
+        Caller { address: "192.0.2.1:5".parse().unwrap(), key, token, names: None }
     }
 
     fn token(server: &Server, path: &str, end: UnixTime) -> Token {
@@ -546,7 +546,8 @@ mod tests {
     fn a_name_that_may_be_left_out_gives_no_other_rights() {
         let server = server(Rights::NONE);
         let (alice, dtn2) = (Fingerprint::of(b"alice"), Fingerprint::of(b"dtn2"));
-        let of_data = |caller: Caller| Caller { name_left_out: Some("data".into()), ..caller };
+        let names = Arc::new(OfferedNames::new("data", []));
+        let of_data = |caller: Caller| Caller { names: Some(Arc::clone(&names)), ..caller };
         let may = |caller: &Caller, path: &str| server.gate.check(caller, Right::Read, path).is_ok();
         // A scope and a path may each have the name in it, or not.
         for scope in ["/run", "/data/run"] {

@@ -17,7 +17,8 @@ impl Offered {
     /// `may_hold` is asked before the names of a directory are held in memory, to be sorted: of those that are being
     /// listed, one within the other.
     ///
-    /// The empty request names the list of what is offered, unless that is one directory whose name may be left out.
+    /// The empty request names the list of what is offered, unless that is only one directory whose name may be left
+    /// out.
     /// Links are not followed; what vanishes meanwhile is left out.
     ///
     /// # Errors
@@ -32,7 +33,7 @@ impl Offered {
     ) -> Result<(), OfferedError> {
         let (recursive, links) = (options.recursive, links(options.no_links));
         let components = super::components(request)?;
-        if components.is_empty() && self.short().is_none_or(|root| root.file.is_some()) {
+        if components.is_empty() && self.whole().is_none_or(|root| root.file.is_some()) {
             return self.list_roots(recursive, may_hold, each);
         }
         let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
@@ -221,6 +222,7 @@ mod tests {
         assert_eq!(names(&offered, "", false).unwrap(), ["one/", "two/"]);
         assert_eq!(names(&offered, "", true).unwrap().last().unwrap(), "two/d");
         assert_eq!(names(&offered, "two", false).unwrap(), ["d"]);
+        assert_eq!(names(&offered, "d", false).unwrap(), [""], "the name of the first may be left out");
         let file = Offered::new(&[one.join("a")]).unwrap();
         assert_eq!(names(&file, "", false).unwrap(), ["a"]);
         assert_eq!(names(&file, "a", false).unwrap(), [""]);

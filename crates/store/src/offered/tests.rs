@@ -210,13 +210,22 @@ fn a_name_means_the_same_whatever_else_is_offered() {
             (b"outer".to_vec(), b"inner".to_vec())
         );
     }
-    // Only the name of the one directory that was given none may be left out.
-    assert_eq!(read(&alone, "/f").unwrap(), b"outer");
-    assert_eq!(alone.name_left_out(), Some(&b"a"[..]));
-    for offered in [&both, &called_a] {
-        assert!(matches!(read(offered, "/f"), Err(OfferedError::NotFound { .. })));
-        assert_eq!(offered.name_left_out(), None);
+    // The name of the first directory may be left out, if it was given none: what is behind it makes no difference.
+    for offered in [&alone, &both] {
+        assert_eq!(read(offered, "/f").unwrap(), b"outer");
+        assert_eq!(offered.name_left_out(), Some(&b"a"[..]));
     }
+    let before = Offered::new(&[b.clone(), a.clone()]).unwrap();
+    for offered in [&before, &called_a] {
+        assert!(matches!(read(offered, "/f"), Err(OfferedError::NotFound { .. })));
+        assert_ne!(offered.name_left_out(), Some(&b"a"[..]));
+    }
+    // Of several, no one is all.
+    let hint = both.scan(b"/", ScanOptions::default()).unwrap_err().to_string();
+    assert!(hint.ends_with("what is offered begins with /a or /b"), "{hint}");
+    let not_utf8 = dir.path().join(OsStr::from_bytes(b"c\xff"));
+    fs::create_dir(&not_utf8).unwrap();
+    assert_eq!(Offered::new(&[a.clone(), not_utf8]).unwrap().name_left_out(), None);
     let other = Offered::of(&[named("x", &a), b.into(), named("y", &a)]).unwrap();
     assert_eq!(
         (read(&other, "/x/f").unwrap(), read(&other, "/y/a/f").unwrap()),
