@@ -36,7 +36,7 @@ pub use api::options::{
     AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, Fallback, GetOptions, Memory,
     Monitor, NetOptions, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
 };
-pub use api::proxy::{Proxy, ProxyError, ProxyKind};
+pub use api::proxy::{Proxy, ProxyError, ProxyKind, UnusableProxy};
 pub use api::report::{
     Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, PathReport, Report, SourceReport,
     SourceStatus, Status,

@@ -132,7 +132,7 @@ fn haul(
         return failures.result();
     }
 
-    let (objects, joinings) = land_all(options, planned, &mut failures)?;
+    let (objects, joinings) = land_all(options, planned, stop, &mut failures)?;
     for object in &objects {
         let resumed = object.landing.resumed();
         let damage = resumed.damage.map(|damage| describe_damage(&object.landing, damage));
@@ -217,12 +217,13 @@ fn landing_options(options: &GetOptions, total_bytes: u64, plan: &Plan) -> Landi
 fn land_all(
     options: &GetOptions,
     planned: Vec<(Found, Plan)>,
+    stop: &Stop,
     failures: &mut Failures,
 ) -> Result<(Vec<Object>, Vec<Joining>), MoveError> {
     let total_bytes = total_bytes(&planned);
     let land = |(data_set, plan): (Found, Plan)| {
         let landing_options = landing_options(options, total_bytes, &plan);
-        let landed = Landing::carry_out(plan, landing_options).map_err(MoveError::from);
+        let landed = Landing::carry_out_unless(&|| stop.is_set(), plan, landing_options).map_err(MoveError::from);
         (data_set.request.source(), landed.map(|landing| (data_set, landing)))
     };
     let landed = failures.keep(planned.into_iter().map(land).collect())?;
