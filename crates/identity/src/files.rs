@@ -24,6 +24,19 @@ pub struct FileError {
     pub source: io::Error,
 }
 
+/// What to do about a file of the state that the system does not let this user have.
+pub(crate) fn elsewhere(error: &FileError) -> &'static str {
+    let is_of_place = matches!(
+        error.source.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory | io::ErrorKind::ReadOnlyFilesystem
+    );
+    // An error that has no number is one of ours, and says what to do.
+    match is_of_place && error.source.raw_os_error().is_some() {
+        true => "; INHAUL_STATE can name a directory that this user may write to",
+        false => "",
+    }
+}
+
 /// Adds the file's name to an error of the system.
 pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |source| FileError { path: path.to_owned(), source }

@@ -28,7 +28,7 @@ use self::find::find_attached;
 pub(crate) use self::find::{Found, find_all};
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop, Update};
-use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, known_ms, loss_ratio};
+use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, known_ms, loss_ratio, path_url};
 use crate::api::request::KnownSums;
 use crate::api::source::Source;
 use crate::engine::net;
@@ -419,6 +419,7 @@ fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>, sums:
         let kinds = || hash.and_then(|_| sums.get(&index)).into_iter().flatten().map(|(algorithm, _)| *algorithm);
         FileReport {
             path: plan.place(index).display().to_string(),
+            path_url: path_url(plan.place(index).as_os_str().as_bytes()),
             action: fate.into(),
             bytes: entry.size,
             blake3: hash.copied().flatten().map(|hash| hash.to_hex().to_string()),

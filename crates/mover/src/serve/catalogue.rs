@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use inhaul_base::byte_text::text_of;
 use inhaul_base::{Bitrate, format_bytes};
 use inhaul_store::{DataSet, ListOptions, Listed, Offered, OfferedError, ScanOptions, printable};
 
@@ -104,7 +105,7 @@ impl Catalogue {
 
     /// The name that may be left out of paths.
     pub(crate) fn name_left_out(&self) -> Option<Arc<str>> {
-        self.offered.name_left_out().and_then(|name| str::from_utf8(name).ok()).map(Arc::from)
+        self.offered.name_left_out().map(|name| text_of(name).into())
     }
 
     /// Most bytes of content that are sent together with a description.
