@@ -11,6 +11,7 @@
 //! - `haul`: a transfer at the receiver; `serve`: a server; `read`: parts of data sets into memory.
 //! - `delegate`: puts and copies, which one host orders and another carries out.
 //! - `doctor` and `bench`: what a path and its ends can do.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
 

@@ -134,6 +134,7 @@ fn printing(server: &Server, tree: &Scratch) -> Vec<(Start, i32)> {
         line(&["ls", &source, "--metalink"], 0),
         line(&["get", &source, out, "-n"], 0),
         line(&["get", &source, out, "--json"], 0),
+        line(&["get", &format!("{source}/f"), "-"], 0),
         line(&["verify", here, &list, "--json"], 3),
         line(&["manifest", here], 0),
         line(&["plan", &source, out, "--json"], 0),
