@@ -4,6 +4,7 @@
 //! scenario agree to the last bit.
 #![forbid(unsafe_code)]
 
+pub mod byte_text;
 mod random;
 mod ranges;
 mod sequence;

@@ -45,7 +45,7 @@ pub(crate) fn start(level: Option<LogLevel>, verbose: u8) {
     let is_coloured = || std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let style = if is_journal() {
         Style::Journal
-    } else if std::io::stderr().is_terminal() && is_coloured() {
+    } else if std::io::stderr().is_terminal() && is_coloured() && !terminal::is_dumb() {
         Style::Coloured
     } else {
         Style::Plain

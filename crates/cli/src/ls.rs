@@ -1,8 +1,10 @@
 //! `inhaul ls`: what a server offers, for people, for programs, and as Metalink 4 for other programs.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use clap::Args;
+use inhaul_base::byte_text::{bytes_of, quoted, text_of};
 use inhaul_base::format_bytes;
 use inhaul_lab::kept::utc;
 use inhaul_mover::{Hash, Listed, ListedKind, NamedBy, Server, Source, is_obeyed, printable};
@@ -117,8 +119,12 @@ impl<'a> Format<'a> {
 }
 
 /// The item's path. For the requested item itself, its name in the request.
-fn path_of<'i>(source: &'i Source, item: &'i Listed) -> &'i [u8] {
-    if item.path.is_empty() { source.path.rsplit('/').next().unwrap_or_default().as_bytes() } else { &item.path }
+fn path_of<'i>(source: &'i Source, item: &'i Listed) -> Cow<'i, [u8]> {
+    if item.path.is_empty() {
+        bytes_of(source.path.rsplit('/').next().unwrap_or_default())
+    } else {
+        item.path.as_slice().into()
+    }
 }
 
 /// Size, time and name, for people.
@@ -130,7 +136,7 @@ fn row(source: &Source, item: &Listed) -> String {
         ListedKind::Special => ("special".to_owned(), ""),
     };
     let modified = modified(item).unwrap_or_else(|| "-".to_owned());
-    format!("{size:>10}  {modified:20}  {}{mark}", printable(path_of(source, item)))
+    format!("{size:>10}  {modified:20}  {}{mark}", printable(&path_of(source, item)))
 }
 
 /// When the item was changed, to the second; `None` before 1970.
@@ -142,16 +148,19 @@ fn modified(item: &Listed) -> Option<String> {
 #[derive(Serialize)]
 struct JsonItem {
     path: String,
+    path_url: Option<String>,
     kind: &'static str,
     bytes: u64,
     modified: Option<String>,
-    source: Option<String>,
+    source: String,
 }
 
 impl JsonItem {
     fn of(source: &Source, item: &Listed) -> Self {
+        let path = path_of(source, item);
         Self {
-            path: String::from_utf8_lossy(path_of(source, item)).into_owned(),
+            path: String::from_utf8_lossy(&path).into_owned(),
+            path_url: str::from_utf8(&path).is_err().then(|| quoted(&path, |c| c == '#')),
             kind: match item.kind {
                 ListedKind::File => "file",
                 ListedKind::Directory => "directory",
@@ -160,16 +169,16 @@ impl JsonItem {
             },
             bytes: item.size,
             modified: modified(item),
-            source: source_of(source, item).map(|source| source.to_string()),
+            source: source_of(source, item).to_string(),
         }
     }
 }
 
-/// What `get` takes to fetch the item; `None` when its name is no UTF-8.
-fn source_of(source: &Source, item: &Listed) -> Option<Source> {
-    let below = str::from_utf8(&item.path).ok()?;
-    let path = [source.path.as_str(), below].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
-    Some(Source { mirrors: source.mirrors.clone(), path: path.join("/") })
+/// What `get` takes to fetch the item.
+fn source_of(source: &Source, item: &Listed) -> Source {
+    let below = text_of(&item.path);
+    let path = [source.path.as_str(), &below].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
+    Source { mirrors: source.mirrors.clone(), path: path.join("/") }
 }
 
 // RFC 5854 4.1: the document.
@@ -183,8 +192,8 @@ const METALINK_BEGIN: &str = concat!(
 
 /// A file of a Metalink, with a URL for each mirror (RFC 5854 4.1.2, 4.2.16); `None` when XML cannot hold its name.
 fn metalink_file(source: &Source, item: &Listed, hash: Option<&Hash>) -> Option<String> {
-    let name = escape(str::from_utf8(path_of(source, item)).ok()?)?;
-    let file = source_of(source, item)?;
+    let name = escape(str::from_utf8(&path_of(source, item)).ok()?)?;
+    let file = source_of(source, item);
     let url = |(k, server): (usize, &Server)| {
         let one = Source { mirrors: vec![server.clone()], path: file.path.clone() };
         Some(format!("    <url priority=\"{}\">{}</url>\n", k + 1, escape(&one.to_string())?))

@@ -5,7 +5,7 @@
 //! another reason, as on a full disk, is an error at the end ([`failure`]).
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 use inhaul_mover::{ErrorKind, is_obeyed, printable, printable_lines};
@@ -18,8 +18,13 @@ static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Prints lines on standard output at once, even to a pipe.
 pub(crate) fn announce(lines: &str) {
+    let mut lines = printable_lines(lines);
+    // The one character of ours that is not ASCII, in tables that are cut. Names and JSON are what they are.
+    if terminal::is_ascii() && !lines.starts_with('{') && io::stdout().is_terminal() {
+        lines = lines.replace('\u{2026}', "~");
+    }
     let mut out = io::stdout().lock();
-    note(writeln!(out, "{}", printable_lines(lines)).and_then(|()| out.flush()));
+    note(writeln!(out, "{lines}").and_then(|()| out.flush()));
 }
 
 /// Prints bytes on standard output as they are: what a program reads, in a format of its own.

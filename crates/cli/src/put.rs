@@ -120,7 +120,9 @@ impl Put {
     pub(crate) fn split_places(&self) -> Result<(Vec<PathBuf>, Destination), Wrong> {
         let none = || Wrong::new("name what to put, and where to");
         let (destination, paths) = self.places.split_last().ok_or_else(none)?;
-        let destination = destination.to_str().ok_or_else(|| Wrong::new("the destination is no UTF-8"))?;
+        let destination = destination
+            .to_str()
+            .ok_or_else(|| Wrong::new("the destination is not UTF-8: write each such byte as %XX"))?;
         let is_remote = |path: &&str| options::is_remote(path) && !Path::new(path).exists();
         let remote = paths.iter().filter_map(|path| path.to_str()).find(is_remote);
         let parsed = options::destination(destination);

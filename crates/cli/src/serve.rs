@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
+use inhaul_base::byte_text::text_of;
 use inhaul_base::{Bitrate, Span, parse_bytes};
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Book, Grant, Key, Made, Right, Rights, Scope, Ticket, Token};
@@ -254,16 +255,11 @@ fn names(offers: &[Offer]) -> Vec<String> {
     let name = |offer: &Offer| {
         let own = || {
             let real = offer.path().canonicalize().unwrap_or_else(|_| offer.path().to_owned());
-            real.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
+            real.file_name().map_or_else(|| "root".to_owned(), |name| text_of(name.as_bytes()))
         };
         offer.name().map_or_else(own, str::to_owned)
     };
-    let names: Vec<String> = offers.iter().map(name).collect();
-    match names.as_slice() {
-        // An address that cannot be read would be no use; the name of a single one may be left out.
-        [odd] if odd.contains('\u{FFFD}') => vec![String::new()],
-        _ => names,
-    }
+    offers.iter().map(name).collect()
 }
 
 /// `DIR`, or `NAME=DIR`: there is no slash before the sign.

@@ -1,7 +1,8 @@
 //! Status lines at the bottom of a terminal, which are redrawn in place.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use inhaul_base::table::{cut, width};
 use inhaul_mover::printable;
@@ -31,9 +32,45 @@ impl Size {
 /// The lines that are on the terminal now: what else is printed must stand above them.
 static SHOWN: Mutex<Option<Lines>> = Mutex::new(None);
 
-/// Whether there is a terminal to draw on.
+/// Whether there is a terminal to draw on: one that moves its cursor.
 pub(crate) fn is_there() -> bool {
-    std::io::stderr().is_terminal()
+    std::io::stderr().is_terminal() && !is_dumb()
+}
+
+/// Whether the terminal does nothing but print: it moves no cursor and has no colours.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Whether the user's locale says that the terminal shows ASCII alone, as `LC_ALL=C` does. None that is set says nothing.
+pub(crate) fn is_ascii() -> bool {
+    static ASCII: OnceLock<bool> = OnceLock::new();
+    *ASCII.get_or_init(|| !shows_utf8(|name| std::env::var_os(name)))
+}
+
+/// What of locale(7) there is here: the first variable that is set decides.
+fn shows_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
+    let locale = locale.map(|locale| locale.to_string_lossy().to_ascii_lowercase().replace('-', ""));
+    locale.is_none_or(|locale| locale.contains("utf8"))
+}
+
+/// A line for a terminal that shows ASCII alone, as wide as it was.
+pub(crate) fn to_ascii(line: &str) -> String {
+    let plain = |c: char| match c {
+        '\u{2588}' => '#',
+        '\u{2591}' => '-',
+        '\u{2026}' => '~',
+        c if c.is_ascii() => c,
+        _ => '?',
+    };
+    let mut text = String::with_capacity(line.len());
+    for c in line.chars() {
+        let columns = if c.is_ascii() { 1 } else { width(c.encode_utf8(&mut [0; 4])) };
+        text.extend(std::iter::repeat_n(plain(c), columns));
+    }
+    text
 }
 
 /// Draws lines in the place of those that were drawn before. `lines` makes them for the size that the terminal has
@@ -102,7 +139,8 @@ impl Lines {
 
 /// A line as it is drawn: whatever is in it, it is one line.
 fn shown(line: &str, size: Size) -> String {
-    cut(&printable(line.as_bytes()), size.columns)
+    let line = cut(&printable(line.as_bytes()), size.columns);
+    if is_ascii() { to_ascii(&line) } else { line }
 }
 
 #[cfg(test)]
@@ -136,6 +174,22 @@ mod tests {
         assert_eq!(lines.erase(size(40, 24)), "\r\x1b[4A\x1b[J");
         assert_eq!(lines.erase(size(160, 24)), "\r\x1b[3A\x1b[J");
         assert_eq!(lines.erase(size(1, 24)), "\r\x1b[24A\x1b[J", "no further up than the screen has rows");
+    }
+
+    #[test]
+    fn locale_says_what_a_terminal_shows() {
+        let shows = |set: &[(&str, &str)]| {
+            shows_utf8(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+        };
+        assert!(
+            shows(&[]) && shows(&[("LANG", "")]) && shows(&[("LANG", "de_DE.UTF-8")]) && shows(&[("LC_ALL", "C.utf8")])
+        );
+        assert!(!shows(&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")]) && !shows(&[("LC_CTYPE", "POSIX")]));
+        assert!(shows(&[("LC_CTYPE", "C.UTF-8"), ("LANG", "C")]) && !shows(&[("LANG", "de_DE@euro")]));
+        let line = "\u{2588}\u{2588}\u{2591}  64 %  x\u{2026} \u{6771}e\u{301} a";
+        let ascii = to_ascii(line);
+        assert_eq!(ascii, "##-  64 %  x~ ??e a");
+        assert_eq!(width(&ascii), width(line));
     }
 
     #[test]

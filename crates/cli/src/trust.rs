@@ -55,7 +55,7 @@ pub(crate) fn settle<'s>(
     let state = state();
     let ca = security.ca.as_ref().map(|ca| if ca.as_os_str() == "system" { Ca::System } else { Ca::File(ca.clone()) });
     let unknown = if security.accept_new { UnknownServer::Remember } else { UnknownServer::Refuse };
-    let proxy = proxy(security)?;
+    let proxy = proxy(security, &servers)?;
     let trust = Trust { state: Some(state.clone()), acting: None, unknown, ca, plaintext: security.plaintext, proxy };
     let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if is_asked && !security.accept_new && trust.ca.is_none() {
@@ -99,13 +99,21 @@ fn tickets(security: &Security) -> Result<Option<(Tickets, String)>, Failure> {
 }
 
 /// The proxy that is used: what was given, or else what the environment names.
-fn proxy(security: &Security) -> Result<Option<Proxy>, Failure> {
+fn proxy(security: &Security, servers: &[&mut Server]) -> Result<Option<Proxy>, Failure> {
     match &security.proxy {
         Some(ProxyChoice::None) => Ok(None),
         Some(ProxyChoice::Through(proxy)) => Ok(Some(proxy.clone())),
-        None => Proxy::from_environment(|name| std::env::var(name).ok()).map_err(|(name, error)| {
-            MoveError::Usage(format!("{name} is no proxy: {error}; --proxy none leaves it out")).into()
-        }),
+        None => {
+            let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+            match Proxy::from_environment(variable) {
+                Err(unusable) if servers.iter().any(|server| unusable.stops(&server.host)) => {
+                    Err(MoveError::Usage(format!("{unusable}; --proxy none leaves it out")).into())
+                }
+                // All servers are among those of NO_PROXY.
+                Err(_) => Ok(None),
+                Ok(proxy) => Ok(proxy),
+            }
+        }
     }
 }
 

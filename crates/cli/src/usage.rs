@@ -37,6 +37,10 @@ pub(crate) fn message(error: &clap::Error, whole: &str, command: &Command) -> St
     let argument = text(error, ContextKind::InvalidArg).unwrap_or_default();
     let value = text(error, ContextKind::InvalidValue).unwrap_or_default();
     match error.kind() {
+        ErrorKind::InvalidUtf8 => {
+            "an argument is not UTF-8: in an address, write each such byte as %XX, as 'inhaul ls --json' does"
+                .to_owned()
+        }
         ErrorKind::UnknownArgument => unknown_option(whole, command, &argument),
         ErrorKind::InvalidSubcommand => {
             unknown_command(whole, command, &text(error, ContextKind::InvalidSubcommand).unwrap_or_default())

@@ -15,6 +15,7 @@
 //!
 //! **What is not emulated:** routers do not lower the time to live, and answer no packets. The hosts share this
 //! machine's processors.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the emulator is an engine: real packets need real time")]
 

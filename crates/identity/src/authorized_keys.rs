@@ -27,7 +27,7 @@ pub struct AuthorizedKeys {
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorizedKeysError {
     /// It cannot be read.
-    #[error("authorised keys cannot be used: {0}")]
+    #[error("authorised keys cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
     /// A line does not begin with a fingerprint, or has a right for a path that gives none.
     #[error("line {0} of the authorised keys is not 'FINGERPRINT [RIGHT[=PATH]]...': mend it or take it out")]

@@ -33,7 +33,7 @@ pub struct Book {
 #[derive(Debug, thiserror::Error)]
 pub enum BookError {
     /// It cannot be read or written.
-    #[error("the list of tokens cannot be used: {0}")]
+    #[error("the list of tokens cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
     /// A line is none of such a file: it may have revoked a token.
     #[error("line {0} of the list of tokens makes no sense: mend it or take it out")]

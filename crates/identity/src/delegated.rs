@@ -40,7 +40,7 @@ pub struct DelegatedList {
 #[derive(Debug, thiserror::Error)]
 pub enum DelegatedError {
     /// The file cannot be read or written.
-    #[error("the list of delegated tokens cannot be used: {0}")]
+    #[error("the list of delegated tokens cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
     /// A line is none of such a file.
     #[error("line {0} of the list of delegated tokens makes no sense: mend it or take it out")]

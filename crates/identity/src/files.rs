@@ -1,9 +1,13 @@
 //! Small files that only their user may read.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// Group and others may write.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
@@ -18,6 +22,19 @@ pub struct FileError {
     pub path: PathBuf,
     /// What the system says.
     pub source: io::Error,
+}
+
+/// What to do about a file of the state that the system does not let this user have.
+pub(crate) fn elsewhere(error: &FileError) -> &'static str {
+    let is_of_place = matches!(
+        error.source.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory | io::ErrorKind::ReadOnlyFilesystem
+    );
+    // An error that has no number is one of ours, and says what to do.
+    match is_of_place && error.source.raw_os_error().is_some() {
+        true => "; INHAUL_STATE can name a directory that this user may write to",
+        false => "",
+    }
 }
 
 /// Adds the file's name to an error of the system.
@@ -90,8 +107,57 @@ fn check(path: &Path, file: &Metadata, others: Others) -> io::Result<()> {
 
 /// Makes the directory that `path` lies in, for its user alone.
 fn make_parent(path: &Path) -> Result<(), FileError> {
-    let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
-    DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(failed(parent))
+    let Some(parent) = parent_of(path) else { return Ok(()) };
+    make_directory(parent).map_err(failed(parent))
+}
+
+fn parent_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty())
+}
+
+/// Makes a directory and those above it. Each is its parent's user's: see [`give`].
+fn make_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = parent_of(path).unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        make_directory(parent)?;
+    }
+    let (parent, name) = open_parent(path)?;
+    match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
+        // Another process has been faster.
+        Err(Errno::EXIST) if path.is_dir() => return Ok(()),
+        made => made?,
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    give(&File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?), &parent)
+}
+
+/// Makes a file that was not there, for its user alone, and opens it for writing.
+fn make_file(path: &Path, more: OFlags) -> io::Result<File> {
+    let (parent, name) = open_parent(path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | more;
+    let file = File::from(rustix::fs::openat(&parent, name, flags, Mode::RUSR | Mode::WUSR)?);
+    give(&file, &parent)?;
+    Ok(file)
+}
+
+/// The directory that `path` lies in, and the name in it. What is made by that directory is where it was looked at,
+/// whatever its user does with the path meanwhile.
+fn open_parent(path: &Path) -> io::Result<(File, &OsStr)> {
+    let parent = File::open(parent_of(path).unwrap_or(Path::new(".")))?;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((parent, name))
+}
+
+/// Gives what root has just made in another user's directory to that user, who could not use it otherwise.
+fn give(made: &File, parent: &File) -> io::Result<()> {
+    let parent = parent.metadata()?;
+    if made.metadata()?.uid() != 0 || parent.uid() == 0 || parent.mode() & STICKY != 0 {
+        return Ok(());
+    }
+    std::os::unix::fs::fchown(made, Some(parent.uid()), Some(parent.gid()))
 }
 
 /// A file beside `path`, for its user alone, that nobody else writes.
@@ -102,7 +168,7 @@ fn beside(path: &Path) -> Result<(PathBuf, File), FileError> {
     let path = path.with_file_name(name);
     // One that an earlier process of this number has left.
     let _ = std::fs::remove_file(&path);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed(&path))?;
+    let file = make_file(&path, OFlags::empty()).map_err(failed(&path))?;
     Ok((path, file))
 }
 
@@ -135,7 +201,13 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
 /// Adds a line to a file, which is made if need be. Lines of several processes do not mix.
 pub(crate) fn append(path: &Path, line: &str) -> Result<(), FileError> {
     make_parent(path)?;
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed(path))?;
+    let made = match make_file(path, OFlags::APPEND) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+        }
+        made => made,
+    };
+    let mut file = made.map_err(failed(path))?;
     file.write_all(format!("{line}\n").as_bytes()).map_err(failed(path))
 }
 
@@ -150,6 +222,29 @@ mod tests {
     use super::*;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_root_makes_in_another_user_s_directory_is_that_user_s() {
+        let dir = tempfile::tempdir().unwrap();
+        if dir.path().metadata().unwrap().uid() != 0 {
+            return;
+        }
+        std::os::unix::fs::chown(dir.path(), Some(4242), Some(4243)).unwrap();
+        let path = dir.path().join("deep/er/file");
+        assert!(make(&path, "key").unwrap());
+        append(&path.with_file_name("log"), "line").unwrap();
+        replace(&path.with_file_name("hosts"), "host").unwrap();
+        for made in ["deep", "deep/er", "deep/er/file", "deep/er/log", "deep/er/hosts"] {
+            let made = dir.path().join(made).metadata().unwrap();
+            assert_eq!((made.uid(), made.gid(), made.mode() & 0o077), (4242, 4243, 0));
+        }
+        // What was there before stays whose it is.
+        let other = dir.path().join("other");
+        std::fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&other, dir.path().join("link")).unwrap();
+        append(&dir.path().join("link"), "line").unwrap();
+        assert_eq!(other.metadata().unwrap().uid(), 0);
+    }
 
     #[test]
     fn files_are_made_once_and_for_their_user_alone() {

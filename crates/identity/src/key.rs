@@ -34,7 +34,7 @@ pub struct Key {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// Its file cannot be read or written.
-    #[error("the key cannot be used: {0}")]
+    #[error("the key cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
     /// Its file holds something else.
     #[error("{}: this is no Ed25519 key in PEM, as 'openssl genpkey -algorithm ed25519' makes one", .0.display())]

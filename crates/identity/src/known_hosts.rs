@@ -19,7 +19,7 @@ pub struct KnownHosts {
 #[derive(Debug, thiserror::Error)]
 pub enum KnownHostsError {
     /// It cannot be read or written.
-    #[error("known hosts cannot be used: {0}")]
+    #[error("known hosts cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
     /// A line is none of such a file. What it says may be why a host is not to be trusted.
     #[error("line {0} of the known hosts is not 'HOST:PORT FINGERPRINT': mend it or take it out")]

@@ -8,6 +8,7 @@
 //! - A [`Ticket`] stands behind the `#` of an address: the server's fingerprint, a token, or both.
 //! - [`KnownHosts`] and [`AuthorizedKeys`] are what files of these names are to ssh.
 //! - A [`State`] is the directory with all of these files; [`audit`] writes down what was granted and refused.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 pub mod audit;

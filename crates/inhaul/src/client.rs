@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use inhaul_base::byte_text::bytes_of;
 use inhaul_base::{Bitrate, Span};
 use inhaul_identity::{State, read_secret};
 use inhaul_mover::{
@@ -91,7 +92,7 @@ impl Client {
         let sum = |(item, hash): &(Listed, Hash)| {
             // In a list, a data set that is one file has the file's name.
             let name = parsed.path.rsplit('/').next().unwrap_or_default();
-            let path = if item.path.is_empty() { name.into() } else { item.path.clone() };
+            let path = if item.path.is_empty() { bytes_of(name).into_owned() } else { item.path.clone() };
             FileSum { path, size: Some(item.size), checksum: hash.as_bytes().to_vec() }
         };
         let files = items.iter().map(sum).collect();

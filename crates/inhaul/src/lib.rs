@@ -28,6 +28,7 @@
 //!
 //! Nothing is printed, no limit of the process is raised, and no signal is caught. What there is to say goes to the
 //! `log` crate.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 mod client;

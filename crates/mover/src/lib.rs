@@ -11,6 +11,7 @@
 //! - `haul`: a transfer at the receiver; `serve`: a server; `read`: parts of data sets into memory.
 //! - `delegate`: puts and copies, which one host orders and another carries out.
 //! - `doctor` and `bench`: what a path and its ends can do.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
 
@@ -36,7 +37,7 @@ pub use api::options::{
     AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, Fallback, GetOptions, Memory,
     Monitor, NetOptions, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
 };
-pub use api::proxy::{Proxy, ProxyError, ProxyKind};
+pub use api::proxy::{Proxy, ProxyError, ProxyKind, UnusableProxy};
 pub use api::report::{
     Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, PathReport, Report, SourceReport,
     SourceStatus, Status,

@@ -196,7 +196,19 @@ impl Landing {
     /// # Errors
     /// When the place cannot be written, has too little space, or has files that block the plan ([`Plan::obstacles`]).
     /// Nothing is left behind then.
-    pub fn carry_out(mut plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
+    pub fn carry_out(plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
+        Self::carry_out_unless(&|| false, plan, options)
+    }
+
+    /// The same, but it ends when it is stopped: to make all directories may take long.
+    ///
+    /// # Errors
+    /// As [`carry_out`](Landing::carry_out), and [`LandingError::Stopped`].
+    pub fn carry_out_unless(
+        is_stopped: &dyn Fn() -> bool,
+        mut plan: Plan,
+        options: LandingOptions,
+    ) -> Result<Self, LandingError> {
         let (mut journal, opened, replay) = resume::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
         let (replay, changes, needs_journal) = take_stock(&mut plan, &opened, replay, options, true)?;
@@ -254,7 +266,7 @@ impl Landing {
         if made_now {
             landing.record(&[Record::Made { directory: None }])?;
         }
-        landing.prepare()?;
+        landing.prepare(is_stopped)?;
         Ok(landing)
     }
 
@@ -265,9 +277,12 @@ impl Landing {
         names::check(&self.plan, &self.base, folds)
     }
 
-    fn prepare(&mut self) -> Result<(), LandingError> {
+    fn prepare(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), LandingError> {
         let manifest = Arc::clone(&self.plan.manifest);
         for index in (0..manifest.directories().len()).filter(|&index| self.plan.directories[index]) {
+            if is_stopped() {
+                return Err(LandingError::Stopped);
+            }
             let directory = &manifest.directories()[index];
             // An earlier landing may have made it.
             self.lock().unsynced_names.insert(manifest.find_directory(split(&directory.path).0));

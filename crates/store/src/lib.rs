@@ -10,6 +10,7 @@
 //!   its groups. Its [`journal`] lets an interrupted transfer continue.
 //!
 //! This crate uses no network, starts no thread and reads no clock.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 mod beneath;

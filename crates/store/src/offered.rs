@@ -97,9 +97,7 @@ impl Offered {
                 return Err(OfferedError::SameName(root.name.clone()));
             }
         }
-        // A name that paths of clients cannot have in them could not be told from one that is left out.
-        let is_told = |root: &Root| str::from_utf8(&root.name).is_ok();
-        let is_short = offers[0].name().is_none() && (roots.len() == 1 || roots.iter().all(is_told));
+        let is_short = offers[0].name().is_none();
         Ok(Self { roots, is_short })
     }
 

@@ -21,6 +21,7 @@
 //! endpoint, transmitting; and again.
 //!
 //! Unsafe code lives in the `sys` module only; what leaves it is safe.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where clocks are read and threads wait")]
 

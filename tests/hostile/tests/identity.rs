@@ -215,7 +215,7 @@ fn a_copy_is_by_a_token_for_its_path_and_never_by_the_key_of_the_server_that_cop
     assert_ends(&copy("/b", "", &may_copy), NO_RIGHT, "the right 'read' on '/b' is missing");
     assert_ends(&copy("/b", &may_read, &may_copy), NO_RIGHT, "gives 'read' on '/a' only");
     // The server that copies may read everything there by its own key; who orders a copy may not.
-    let keys = with_state(&copier.state, &["key", "show"]).finish(PATIENCE);
+    let keys = with_state(&copier.state, &["key", "make"]).finish(PATIENCE);
     let key = keys.stdout.lines().find_map(|line| line.strip_prefix("server ")).unwrap();
     std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read\n")).unwrap();
     assert_ends(&copy("/b", "", &may_copy), NO_RIGHT, "the right 'read' on '/b' is missing");
@@ -224,7 +224,7 @@ fn a_copy_is_by_a_token_for_its_path_and_never_by_the_key_of_the_server_that_cop
     assert_eq!(copied.code, Some(0), "{}", copied.summary());
     assert!(std::fs::read(to.path().join("f")).unwrap() == noise(100_000, 1));
     // Who is let in by a key has the source make the token.
-    let keys = with_state(&own, &["key", "show"]).finish(PATIENCE);
+    let keys = with_state(&own, &["key", "make"]).finish(PATIENCE);
     let key = keys.stdout.lines().find_map(|line| line.strip_prefix("client ")).unwrap();
     std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read=/b\n")).unwrap();
     let copied = copy("/b", "", &may_copy);
@@ -256,7 +256,7 @@ fn a_ticket_that_was_revoked_opens_nothing() {
 fn a_client_is_let_in_by_its_key_while_its_line_is_there() {
     let (from, own) = (offered(), Scratch::new());
     let closed = closed(&from, "127.0.0.1:0");
-    let keys = with_state(&own, &["key", "show"]).finish(PATIENCE);
+    let keys = with_state(&own, &["key", "make"]).finish(PATIENCE);
     let key = keys.stdout.lines().find_map(|line| line.strip_prefix("client ")).unwrap().to_owned();
     let get = |path: &str| {
         let to = Scratch::new();
@@ -555,7 +555,7 @@ fn a_copy_between_servers_with_certificates_is_by_a_token_for_its_path() {
     assert_eq!(copied.code, Some(0), "{}", copied.summary());
     assert!(std::fs::read(landing.path().join("inbox/f")).unwrap() == noise(100_000, 1));
     // Who is let in by a key has the source make the token.
-    let keys = with_state(&own, &["key", "show"]).finish(PATIENCE);
+    let keys = with_state(&own, &["key", "make"]).finish(PATIENCE);
     let key = keys.stdout.lines().find_map(|line| line.strip_prefix("client ")).unwrap();
     std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read=/b\n")).unwrap();
     let copied = copy("/b", "");

@@ -128,7 +128,7 @@ fn a_right_to_write_is_not_led_out_of_its_path_by_a_link_that_was_put() {
 #[test]
 fn a_right_that_was_handed_on_is_listed_and_ends_with_its_key() {
     let (from, alice) = (Closed::start(&[]), Scratch::new());
-    let key = with_state(alice.path(), &["key", "show"]).finish(PATIENCE).stdout;
+    let key = with_state(alice.path(), &["key", "make"]).finish(PATIENCE).stdout;
     let key = key.lines().find_map(|line| line.strip_prefix("client")).unwrap().trim().to_owned();
     let authorized = from.state.path().join("authorized_keys");
     std::fs::write(&authorized, format!("{key} read=/\n")).unwrap();

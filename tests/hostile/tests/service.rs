@@ -113,7 +113,7 @@ fn rights_that_end_end_the_sessions_that_they_have_opened() {
     let ended = ended_by(get("token", &format!("#{revoked}")), &to.path().join("token.partial"), revoke);
     check("a get whose token is revoked", ended, "revoked");
     // A key that is taken out.
-    let keys = with_state(&own, &["key", "show"]).finish(PATIENCE);
+    let keys = with_state(&own, &["key", "make"]).finish(PATIENCE);
     let key = keys.stdout.lines().find_map(|line| line.strip_prefix("client ")).unwrap();
     let authorized = state.path().join("authorized_keys");
     std::fs::write(&authorized, format!("{key} read=/ write=/\n")).unwrap();

@@ -63,7 +63,7 @@ fn no_command_panics_where_few_threads_are_allowed() {
             &["doctor", &server_address],
             &["bench", &server_address, "--duration", "1s"],
             &["udt", "receive", "127.0.0.1:1", "x", &scenario],
-            &["key", "show"],
+            &["key", "make"],
             &["lab", "list"],
         ];
         for words in lines {
@@ -73,7 +73,7 @@ fn no_command_panics_where_few_threads_are_allowed() {
             assert!(!outcome.stderr.contains("panicked"), "{said}");
             ends.push(outcome.code);
         }
-        for words in [&["manifest", tree][..], &["key", "show"]] {
+        for words in [&["manifest", tree][..], &["key", "make"]] {
             let outcome = limited(words, threads, user, place.path());
             assert_eq!(outcome.code, Some(0), "{threads} threads, {words:?}: {}", outcome.summary());
         }

@@ -14,6 +14,7 @@ use super::failure::Failure;
 use crate::exit;
 use crate::options::{WaitArg, key_and_value};
 use crate::output::warn;
+use crate::signals;
 
 /// Headings of the options.
 const EMULATION: &str = "Emulation options";
@@ -94,6 +95,10 @@ pub(super) fn flag_on(signals: &[i32], persistent: bool) -> Result<Arc<AtomicBoo
     let flag = Arc::new(AtomicBool::new(false));
     let refused = |source| EmuError::System { what: "cannot handle signals", source };
     for signal in signals {
+        // `nohup` and the like: what nobody should hear stays so.
+        if signals::is_ignored(*signal) {
+            continue;
+        }
         if !persistent {
             let code = i32::from(exit::code(inhaul_mover::ErrorKind::Interrupted));
             signal_hook::flag::register_conditional_shutdown(*signal, code, Arc::clone(&flag)).map_err(refused)?;

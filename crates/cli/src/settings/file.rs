@@ -1,7 +1,6 @@
 //! The configuration file: a TOML table for each command, a key for each flag.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Command};
@@ -22,7 +21,8 @@ pub(super) fn read(
     let Some(path) = named.or_else(|| default_file(environment)) else { return Ok(Vec::new()) };
     match std::fs::read_to_string(&path) {
         Ok(text) => parse(top, &path, &text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => Ok(Vec::new()),
+        // Nobody has said that there is one: a home that cannot be looked into has none for this user.
+        Err(_) if !must_exist && std::fs::symlink_metadata(&path).is_err() => Ok(Vec::new()),
         Err(error) => Err(setting_error(format!("the configuration file {} cannot be read: {error}", path.display()))),
     }
 }

@@ -114,32 +114,56 @@ impl Proxy {
     /// what `NO_PROXY` leaves out, each also in small letters.
     ///
     /// # Errors
-    /// The variable, and why what it has is no proxy.
-    pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, (String, ProxyError)> {
+    /// When what a variable has is no proxy. That says nothing of hosts that are left out.
+    pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, UnusableProxy> {
         let found = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
             .into_iter()
             .find_map(|name| get(name).filter(|value| !value.is_empty()).map(|value| (name, value)));
         let Some((name, value)) = found else { return Ok(None) };
-        let proxy: Self = value.parse().map_err(|error| (name.to_owned(), error))?;
         let except = get("no_proxy").or_else(|| get("NO_PROXY")).unwrap_or_default();
         let except = except.split(',').map(|host| host.trim().to_ascii_lowercase()).filter(|host| !host.is_empty());
-        Ok(Some(Self { except: except.collect(), ..proxy }))
+        let except = except.collect();
+        match value.parse::<Self>() {
+            Ok(proxy) => Ok(Some(Self { except, ..proxy })),
+            Err(error) => Err(UnusableProxy { variable: name.to_owned(), error, except }),
+        }
     }
 
     /// Whether `host` is reached through it.
     pub fn serves(&self, host: &str) -> bool {
-        let host = host.to_ascii_lowercase();
-        let address: Option<IpAddr> = host.split('%').next().and_then(|host| host.parse().ok());
-        !self.except.iter().any(|pattern| match (address, pattern.parse::<IpAddr>()) {
-            _ if pattern == "*" => true,
-            (Some(address), Ok(pattern)) => address == pattern,
-            (Some(address), Err(_)) => is_within(address, pattern),
-            (None, _) => {
-                let domain = pattern.trim_start_matches("*.").trim_start_matches('.');
-                host == domain || host.strip_suffix(domain).is_some_and(|front| front.ends_with('.'))
-            }
-        })
+        !is_among(host, &self.except)
     }
+}
+
+/// A variable of the environment that should name a proxy, and does not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{variable} is no proxy: {error}")]
+pub struct UnusableProxy {
+    variable: String,
+    error: ProxyError,
+    except: Vec<String>,
+}
+
+impl UnusableProxy {
+    /// Whether `host` would have been reached through it. Others are reached all the same.
+    pub fn stops(&self, host: &str) -> bool {
+        !is_among(host, &self.except)
+    }
+}
+
+/// Whether a host is named by one of these patterns: names, their domains, addresses, networks; `*` means all.
+fn is_among(host: &str, patterns: &[String]) -> bool {
+    let host = host.to_ascii_lowercase();
+    let address: Option<IpAddr> = host.split('%').next().and_then(|host| host.parse().ok());
+    patterns.iter().any(|pattern| match (address, pattern.parse::<IpAddr>()) {
+        _ if pattern == "*" => true,
+        (Some(address), Ok(pattern)) => address == pattern,
+        (Some(address), Err(_)) => is_within(address, pattern),
+        (None, _) => {
+            let domain = pattern.trim_start_matches("*.").trim_start_matches('.');
+            host == domain || host.strip_suffix(domain).is_some_and(|front| front.ends_with('.'))
+        }
+    })
 }
 
 /// Whether an address is one of a network, like `10.0.0.0/8`.
@@ -231,7 +255,11 @@ mod tests {
         let both = of(&[("ALL_PROXY", "socks5://a"), ("HTTPS_PROXY", "http://b:1"), ("NO_PROXY", "Local, .x.org")]);
         let both = both.unwrap().unwrap();
         assert_eq!((both.host.as_str(), &both.except[..]), ("b", &["local".to_owned(), ".x.org".to_owned()][..]));
-        assert_eq!(of(&[("all_proxy", "gopher://a")]), Err(("all_proxy".to_owned(), ProxyError::Form)));
+        let unusable = of(&[("all_proxy", "gopher://a"), ("NO_PROXY", "inside.org,10.0.0.0/8")]).unwrap_err();
+        assert_eq!((unusable.variable.as_str(), &unusable.error), ("all_proxy", &ProxyError::Form));
+        assert!(unusable.to_string().starts_with("all_proxy is no proxy: "));
+        assert!(!unusable.stops("x.inside.org") && !unusable.stops("10.1.2.3") && unusable.stops("outside.org"));
+        assert!(!of(&[("HTTPS_PROXY", "https://a:b:c"), ("NO_PROXY", "*")]).unwrap_err().stops("a"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The report of a transfer: the numbers of the summary and of `--json`.
 
+use inhaul_base::byte_text::quoted;
 use inhaul_base::{Probability, Span, Throughput};
 use inhaul_store::Fate;
 use serde::{Deserialize, Serialize};
@@ -59,8 +60,11 @@ pub enum Status {
 /// A file of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileReport {
-    /// Where the file is.
+    /// Where the file is. Bytes that are not UTF-8 are U+FFFD.
     pub path: String,
+    /// If that is not the path itself: the path as in an address, with `%XX` for bytes that are not UTF-8.
+    #[serde(default)]
+    pub path_url: Option<String>,
     /// What happened to it, or would happen.
     pub action: Action,
     /// Its size, in bytes.
@@ -287,6 +291,11 @@ pub(crate) fn known_ms(rtt: Span) -> Option<f64> {
 /// Data packets lost over data packets sent.
 pub(crate) fn loss_ratio(lost: u64, received: u64) -> f64 {
     Probability::ratio(lost, lost + received).get()
+}
+
+/// What tells a path from others, if its bytes are not UTF-8: as it stands in an address.
+pub(crate) fn path_url(path: &[u8]) -> Option<String> {
+    str::from_utf8(path).is_err().then(|| quoted(path, |c| c == '#'))
 }
 
 #[cfg(test)]

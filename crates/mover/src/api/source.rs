@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use inhaul_base::byte_text::{bytes_of, quoted, text_of};
 use inhaul_identity::{Ticket, TicketError};
 
 /// The default port, for TCP and UDP.
@@ -55,7 +56,8 @@ impl Ord for Server {
 pub struct Source {
     /// The servers, in the order given; at least one, each once.
     pub mirrors: Vec<Server>,
-    /// Path below the offered directories, without slashes at its ends; empty means everything that is offered.
+    /// Path below the offered directories, without slashes at its ends; empty means everything that is offered. It is
+    /// any bytes, as text: see [`inhaul_base::byte_text`].
     pub path: String,
 }
 
@@ -65,7 +67,7 @@ pub struct Destination {
     /// The server.
     pub server: Server,
     /// The path, without slashes before it. Empty, or with a slash at its end, it is a directory for data sets to land
-    /// in; otherwise what the one data set becomes.
+    /// in; otherwise what the one data set becomes. Any bytes, as in [`Source::path`].
     pub path: String,
 }
 
@@ -81,8 +83,8 @@ pub enum SourceError {
     /// A port is no number from 1 to 65535.
     #[error("'{0}' is no port: write a number from 1 to 65535")]
     Port(String),
-    /// A `%` is not followed by two hexadecimal digits, or the bytes are no UTF-8.
-    #[error("'{0}' is no path: write % as %25, and other characters as they are")]
+    /// A `%` is not followed by two hexadecimal digits.
+    #[error("'{0}' is no path: write % as %25, a byte that is not UTF-8 as %XX, and other characters as they are")]
     Path(String),
     /// What stands behind the `#` is no ticket.
     #[error("what stands behind the '#' is no ticket ({0}); a '#' of the path is written %23")]
@@ -224,7 +226,7 @@ impl FromStr for Server {
     }
 }
 
-/// Resolves `%xx`, as in other URLs.
+/// Resolves `%xx`, as in other URLs. What it stands for may be any byte.
 fn decode_path(path: &str) -> Result<String, SourceError> {
     let wrong = || SourceError::Path(before_ticket(path).to_owned());
     let mut bytes = Vec::with_capacity(path.len());
@@ -243,7 +245,7 @@ fn decode_path(path: &str) -> Result<String, SourceError> {
         bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
         rest = after;
     }
-    String::from_utf8(bytes).map_err(|_| wrong())
+    Ok(text_of(&bytes))
 }
 
 impl fmt::Display for Server {
@@ -266,7 +268,7 @@ impl fmt::Display for Source {
             write!(f, "{server}")?;
         }
         // The characters that reading a path does not take as they are.
-        write!(f, "/{}", self.path.replace('%', "%25").replace('#', "%23"))
+        write!(f, "/{}", quoted(&bytes_of(&self.path), |c| c == '#'))
     }
 }
 
@@ -298,6 +300,8 @@ mod tests {
             ("inhaul://[::1]:77,[fe80::1%eth0]/x", vec![server("::1", 77), server("fe80::1%eth0", 4321)], "x"),
             ("inhaul://a/with space/100%25", vec![server("a", 4321)], "with space/100%"),
             ("inhaul://a/%2Fetc%2F", vec![server("a", 4321)], "etc"),
+            ("inhaul://a/%C3%A9", vec![server("a", 4321)], "\u{e9}"),
+            ("inhaul://a/%ff.dat", vec![server("a", 4321)], "\u{10ffff}.dat"),
         ] {
             assert_eq!(text.parse(), Ok(Source { mirrors, path: path.to_owned() }), "{text}");
         }
@@ -324,7 +328,6 @@ mod tests {
             ("inhaul://a/50%#.secret#", SourceError::Path(text("50%"))),
             ("inhaul://a,b,,#.secret", SourceError::Host(text(""))),
             ("inhaul://a/%+1", SourceError::Path(text("%+1"))),
-            ("inhaul://a/%ff", SourceError::Path(text("%ff"))),
             ("inhaul://a,a:4321/f", SourceError::Repeated(server("a", 4321))),
         ] {
             assert_eq!(source.parse::<Source>(), Err(error), "{source}");
@@ -348,7 +351,13 @@ mod tests {
 
     #[test]
     fn display_can_be_read_again() {
-        for text in ["inhaul://a:4321/f", "inhaul://a:1,[::1]:2/d/f", "inhaul://a:1/100%25/%252F", "inhaul://a:1/%23"] {
+        for text in [
+            "inhaul://a:4321/f",
+            "inhaul://a:1,[::1]:2/d/f",
+            "inhaul://a:1/100%25/%252F",
+            "inhaul://a:1/%23",
+            "inhaul://a:1/%FF/%80",
+        ] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }
     }

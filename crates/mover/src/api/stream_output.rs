@@ -35,7 +35,11 @@ impl StreamOutput {
                 io::ErrorKind::BrokenPipe => "whoever read the stream has closed it".to_owned(),
                 _ => format!("the stream cannot be written: {error}"),
             };
-            MoveError::Destination { detail: format!("{what}; {written} were written before") }
+            let detail = format!("{what}; {written} were written before");
+            match error.kind() {
+                io::ErrorKind::StorageFull => MoveError::NoSpace { detail },
+                _ => MoveError::Destination { detail },
+            }
         })?;
         self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())

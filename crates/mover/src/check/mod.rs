@@ -18,7 +18,7 @@ use serde::Serialize;
 use self::hashing::{Wanted, hash};
 use crate::api::error::MoveError;
 use crate::api::options::Stop;
-use crate::api::report::{ErrorReport, Status};
+use crate::api::report::{ErrorReport, Status, path_url};
 
 /// What is to be verified.
 #[derive(Clone, Debug)]
@@ -58,6 +58,8 @@ pub struct VerifyReport {
 pub struct Problem {
     /// Its path, relative to what is verified.
     pub path: String,
+    /// If its bytes are not UTF-8: the path as in an address, with `%XX` for these.
+    pub path_url: Option<String>,
     /// What is wrong with it.
     pub problem: ProblemKind,
 }
@@ -139,7 +141,9 @@ fn check(options: &VerifyOptions, stop: &Stop, report: &mut VerifyReport) -> Res
     good.retain(|path, _| !problems.contains_key(path));
     report.files = good.len() as u64;
     report.bytes = good.values().sum();
-    report.problems = problems.iter().map(|(path, &problem)| Problem { path: printable(path), problem }).collect();
+    let problem =
+        |(path, &problem): (&&[u8], &ProblemKind)| Problem { path: printable(path), path_url: path_url(path), problem };
+    report.problems = problems.iter().map(problem).collect();
     if report.problems.is_empty() { Ok(()) } else { Err(MoveError::NotAsListed { count: report.problems.len() }) }
 }
 

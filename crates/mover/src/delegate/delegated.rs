@@ -7,11 +7,13 @@
 //! may be behind a NAT. Where UDP does not pass, the server asks the client for streams ([`crate::paths`]).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use inhaul_base::byte_text::{bytes_of, text_of};
 use inhaul_base::{Bitrate, Span};
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Right, Rights};
@@ -131,7 +133,7 @@ impl Delegations {
         }
         Ok(GetOptions {
             requests: sources.into_iter().map(Request::from).collect(),
-            destination: PathBuf::from(&order.destination),
+            destination: OsStr::from_bytes(&bytes_of(&order.destination)).into(),
             inbox: Some(Arc::new(inbox)),
             receive_rate: None,
             rate: order.rate_bps.map(Bitrate::from_bps),
@@ -232,15 +234,16 @@ impl Orders for Delegations {
         // The rest of an order costs work and memory, and may come from anybody.
         let head = OrderHead::parse(order).map_err(malformed)?;
         let right = head.right();
-        let path = format!("/{}", head.destination);
+        // As every path of these bytes is written, so that a right is for this one.
+        let path = format!("/{}", text_of(&bytes_of(&head.destination)));
         let (reach, pass) = may(right, &path)?;
         let order = Order::parse(order).map_err(malformed)?;
         let options = self.options_of(&order, transport, &reach)?;
         let place = self.places.take(&self.name_of(pass.caller(), right), order.transfer)?;
         // Where it is after all links, which stay within the right's reach.
         let path = options.inbox.as_ref().and_then(|inbox| inbox.real_path(&options.destination));
-        let path = path.map_or(format!("/{}", order.destination), |path| path.display().to_string());
-        let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
+        let path = path.map_or(format!("/{}", order.destination), |path| text_of(path.as_os_str().as_bytes()));
+        let what = format!("{} to '{}'", describe(&order.origin), printable(&bytes_of(&order.destination)));
         log::info!("{}: has {what} fetched", stream.peer());
         let began = Instant::now();
         let paths = match order.origin {

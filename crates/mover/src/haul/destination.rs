@@ -7,6 +7,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use inhaul_base::byte_text::bytes_of;
 use inhaul_store::printable;
 
 use crate::api::error::MoveError;
@@ -45,7 +46,7 @@ fn with_name(mut request: Request, destination: &Path) -> Result<Request, MoveEr
                 shown(destination)
             )));
         }
-        request.place = Some(name.as_bytes().to_vec());
+        request.place = Some(bytes_of(name).into_owned());
     }
     Ok(request)
 }

@@ -28,7 +28,7 @@ use self::find::find_attached;
 pub(crate) use self::find::{Found, find_all};
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop, Update};
-use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, known_ms, loss_ratio};
+use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, known_ms, loss_ratio, path_url};
 use crate::api::request::KnownSums;
 use crate::api::source::Source;
 use crate::engine::net;
@@ -132,7 +132,7 @@ fn haul(
         return failures.result();
     }
 
-    let (objects, joinings) = land_all(options, planned, &mut failures)?;
+    let (objects, joinings) = land_all(options, planned, stop, &mut failures)?;
     for object in &objects {
         let resumed = object.landing.resumed();
         let damage = resumed.damage.map(|damage| describe_damage(&object.landing, damage));
@@ -217,12 +217,13 @@ fn landing_options(options: &GetOptions, total_bytes: u64, plan: &Plan) -> Landi
 fn land_all(
     options: &GetOptions,
     planned: Vec<(Found, Plan)>,
+    stop: &Stop,
     failures: &mut Failures,
 ) -> Result<(Vec<Object>, Vec<Joining>), MoveError> {
     let total_bytes = total_bytes(&planned);
     let land = |(data_set, plan): (Found, Plan)| {
         let landing_options = landing_options(options, total_bytes, &plan);
-        let landed = Landing::carry_out(plan, landing_options).map_err(MoveError::from);
+        let landed = Landing::carry_out_unless(&|| stop.is_set(), plan, landing_options).map_err(MoveError::from);
         (data_set.request.source(), landed.map(|landing| (data_set, landing)))
     };
     let landed = failures.keep(planned.into_iter().map(land).collect())?;
@@ -418,6 +419,7 @@ fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>, sums:
         let kinds = || hash.and_then(|_| sums.get(&index)).into_iter().flatten().map(|(algorithm, _)| *algorithm);
         FileReport {
             path: plan.place(index).display().to_string(),
+            path_url: path_url(plan.place(index).as_os_str().as_bytes()),
             action: fate.into(),
             bytes: entry.size,
             blake3: hash.copied().flatten().map(|hash| hash.to_hex().to_string()),

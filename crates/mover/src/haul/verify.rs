@@ -569,6 +569,7 @@ impl From<LandingError> for MoveError {
         match error {
             LandingError::NoSpace { .. } => Self::NoSpace { detail },
             LandingError::Disturbed { .. } => Self::Disturbed { detail },
+            LandingError::Stopped => Self::Interrupted,
             LandingError::NoDirectory { .. }
             | LandingError::Outside { .. }
             | LandingError::Exists { .. }

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use inhaul_base::byte_text::text_of;
 use inhaul_base::{Bitrate, format_bytes};
 use inhaul_identity::OfferedNames;
 use inhaul_store::{DataSet, ListOptions, Listed, Offered, OfferedError, ScanOptions, printable};
@@ -96,10 +97,8 @@ impl Catalogue {
         let readers_max =
             std::thread::available_parallelism().map_or(READERS_MIN, |count| count.get().max(READERS_MIN));
         let early_max = OFFERED_BYTES;
-        let text = |name: &[u8]| str::from_utf8(name).ok().map(str::to_owned);
-        let names = offered.name_left_out().and_then(text);
-        let others = offered.names().skip(1).filter_map(text);
-        let names = names.map(|name| Arc::new(OfferedNames::new(name, others)));
+        let others = offered.names().skip(1).map(text_of);
+        let names = offered.name_left_out().map(|name| Arc::new(OfferedNames::new(text_of(name), others)));
         Self { offered, names, budget, readers_max, early_max, state: Mutex::default(), news: Condvar::new() }
     }
 

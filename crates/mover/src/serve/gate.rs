@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use inhaul_base::byte_text::{bytes_of, quoted};
 use inhaul_identity::audit::{Access, Event};
 use inhaul_identity::{
     AuthorizedKeys, Book, Caveats, Delegated, DelegatedList, Fingerprint, Grant, OfferedNames, Right, Rights, Scope,
@@ -137,7 +138,7 @@ impl Gate {
             }
             Err(reason) => {
                 self.audit.write(&Event::Refused { access, reason: &reason });
-                let shown: String = path.chars().take(PATH_SHOWN).collect();
+                let shown: String = quoted(&bytes_of(path), |_| false).chars().take(PATH_SHOWN).collect();
                 let text = format!("the right '{right}' on '{shown}' is missing: {reason}");
                 Err(refused(RefusalCode::NoRight, text))
             }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use inhaul_base::byte_text::bytes_of;
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Fingerprint, Right, Token};
 use inhaul_protocols::registry::Protocols;
@@ -240,18 +241,20 @@ fn converse(
     let request = match (first, role, service) {
         (Frame::Open { path, owner, attributes, early }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let (reach, pass) = may(Right::Read, &path)?;
-            let shown = printable(path.as_bytes());
+            let bytes = bytes_of(&path);
+            let shown = printable(&bytes);
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
             let options = ScanOptions { owner, attributes, no_links: !reach.is_all() };
             let wanted = Wanted { early, version: wants_version };
-            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, wanted)?, shown, pass)
+            ClientRequest::Fetch(open(stream, catalogue, &bytes, options, wanted)?, shown, pass)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let (reach, pass) = may(Right::Read, &path)?;
             let began = Instant::now();
             let options = ListOptions { recursive, no_links: !reach.is_all() };
-            let items = send_listing(stream, catalogue, path.as_bytes(), options, &pass)?;
-            let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
+            let bytes = bytes_of(&path);
+            let items = send_listing(stream, catalogue, &bytes, options, &pass)?;
+            let (shown, seconds) = (printable(&bytes), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
             ClientRequest::Nothing
         }

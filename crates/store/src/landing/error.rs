@@ -183,6 +183,9 @@ pub enum LandingError {
         /// The system's words.
         source: io::Error,
     },
+    /// The user has stopped it before it had begun.
+    #[error("it was stopped")]
+    Stopped,
     /// Bytes for beyond the end of the data set.
     #[error("the range {0} ends beyond the data set")]
     OutOfRange(ByteRange),

@@ -342,3 +342,25 @@ fn a_copy_in_place_of_a_link_follows_its_file() {
     assert_eq!((again.fetched, fs::read(&copy).unwrap()), (1, b"data".to_vec()));
     assert_eq!(again.notes.len(), 1);
 }
+
+#[test]
+fn a_landing_that_is_stopped_while_it_makes_directories_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let metadata = Metadata { mode: 0o755, ..Metadata::default() };
+    let directory = |k| Directory { path: format!("d{k:02}").into(), metadata: metadata.clone() };
+    let directories = (0..50).map(directory).collect();
+    let contents = Contents { top: metadata.clone(), directories, ..Contents::default() };
+    let manifest = Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap());
+    let asked = std::cell::Cell::new(0);
+    let is_stopped = || asked.replace(asked.get() + 1) == 20;
+    let plan = |manifest| {
+        let site = Site::Beneath { root: dir.path().to_owned(), path: b"set".to_vec() };
+        Plan::new(&site, manifest, &Filter::default(), Existing::Refuse).unwrap()
+    };
+    let stopped = Landing::carry_out_unless(&is_stopped, plan(Arc::clone(&manifest)), LandingOptions::default());
+    assert!(matches!(stopped, Err(LandingError::Stopped)), "{stopped:?}");
+    assert_eq!((asked.get(), fs::read_dir(dir.path()).unwrap().count()), (21, 0));
+    let landing = Landing::carry_out_unless(&|| false, plan(manifest), LandingOptions::default()).unwrap();
+    landing.finish().unwrap();
+    assert_eq!(fs::read_dir(dir.path().join("set")).unwrap().count(), 50);
+}

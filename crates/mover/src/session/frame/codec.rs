@@ -2,6 +2,7 @@
 
 use crc_fast::crc32_iscsi;
 use inhaul_base::Span;
+use inhaul_base::byte_text::{bytes_of, text_of};
 use inhaul_identity::TOKEN_BYTES_MAX;
 use inhaul_store::digest::proof::{INSIDE_MAX, PATH_MAX};
 use inhaul_store::printable;
@@ -279,15 +280,15 @@ impl Frame {
             Self::Open { path, owner, attributes, early } => {
                 out.extend_from_slice(&[u8::from(*owner), u8::from(*attributes)]);
                 out.extend_from_slice(&early.to_be_bytes());
-                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
+                put_path(path, out);
             }
             Self::List { recursive, path } => {
                 out.push(u8::from(*recursive));
-                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
+                put_path(path, out);
             }
             Self::AskToken { holder, path } => {
                 out.extend_from_slice(holder);
-                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
+                put_path(path, out);
             }
             Self::Bench { size, memory } => {
                 out.extend_from_slice(&size.to_be_bytes());
@@ -429,6 +430,12 @@ impl FileProblem {
 }
 
 /// The longest front of `text` that has at most `max` bytes.
+/// A path as its bytes.
+fn put_path(path: &str, out: &mut Vec<u8>) {
+    let bytes = bytes_of(path);
+    out.extend_from_slice(&bytes[..bytes.len().min(MAX_PATH)]);
+}
+
 fn cut(text: &str, max: usize) -> &str {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {
@@ -489,11 +496,9 @@ impl Reader<'_> {
         std::mem::take(&mut self.bytes).to_vec()
     }
 
-    fn text(&mut self, max: usize) -> Option<String> {
-        if self.bytes.len() > max {
-            return None;
-        }
-        String::from_utf8(self.rest()).ok()
+    /// A path is any bytes: see [`inhaul_base::byte_text`].
+    fn path(&mut self) -> Option<String> {
+        (self.bytes.len() <= MAX_PATH).then(|| text_of(&self.rest()))
     }
 
     /// A text that is shown to people: whatever a peer sends as one is made [`printable`] here, and nowhere else.
@@ -552,12 +557,12 @@ impl Reader<'_> {
 
     fn list(&mut self) -> Option<Frame> {
         let recursive = self.flag()?;
-        Some(Frame::List { recursive, path: self.text(MAX_PATH)? })
+        Some(Frame::List { recursive, path: self.path()? })
     }
 
     fn open(&mut self) -> Option<Frame> {
         let (owner, attributes, early) = (self.flag()?, self.flag()?, self.u32()?);
-        Some(Frame::Open { path: self.text(MAX_PATH)?, owner, attributes, early })
+        Some(Frame::Open { path: self.path()?, owner, attributes, early })
     }
 
     fn bench(&mut self) -> Option<Frame> {
@@ -571,7 +576,7 @@ impl Reader<'_> {
     }
 
     fn ask_token(&mut self) -> Option<Frame> {
-        Some(Frame::AskToken { holder: self.take()?, path: self.text(MAX_PATH)? })
+        Some(Frame::AskToken { holder: self.take()?, path: self.path()? })
     }
 
     fn attach(&mut self) -> Option<Frame> {
