@@ -30,10 +30,12 @@ pub(crate) struct Man {
 
 /// What docs/ has: a document, the section of the manual that it belongs to, and its text.
 const DOCUMENTS: &[(&str, u8, &str)] = &[
+    ("coming-from", 7, include_str!("../docs/coming-from.md")),
     ("config", 5, include_str!("../docs/config.md")),
     ("doctor", 7, include_str!("../docs/doctor.md")),
     ("exit-codes", 7, EXIT_CODES),
     ("fallback", 7, include_str!("../docs/fallback.md")),
+    ("filesystems", 7, include_str!("../docs/filesystems.md")),
     ("install", 7, include_str!("../docs/install.md")),
     ("integrity", 7, include_str!("../docs/integrity.md")),
     ("json", 5, include_str!("../docs/json.md")),
@@ -59,9 +61,9 @@ const EXIT_CODES: &str = include_str!("../docs/exit-codes.md");
 
 /// Documents that a reader of a command's page may want, beside those that its own help names.
 const RELATED: &[(&str, &[&str])] = &[
-    ("inhaul-get", &["trees", "mirrors", "resume", "integrity", "progress"]),
-    ("inhaul-put", &["put", "trees", "resume"]),
-    ("inhaul-copy", &["put", "trees", "resume"]),
+    ("inhaul-get", &["trees", "filesystems", "coming-from", "mirrors", "resume", "integrity", "progress"]),
+    ("inhaul-put", &["put", "trees", "filesystems", "resume"]),
+    ("inhaul-copy", &["put", "trees", "filesystems", "resume"]),
     ("inhaul-serve", &["serve", "security", "put"]),
     ("inhaul-plan", &["plan"]),
     ("inhaul-verify", &["integrity"]),

@@ -32,6 +32,11 @@ fn find(name: &str) -> Option<&'static Protocol> {
     registry::find(name).or_else(|| protocols().find(|protocol| protocol.name == name))
 }
 
+/// Whether tests may take long, as those of `./test --all`.
+pub fn is_long() -> bool {
+    std::env::var_os("INHAUL_LONG_TESTS").is_some()
+}
+
 /// One MiB.
 pub const MIB: u64 = 1 << 20;
 /// What the user gives those protocols that send at a given rate; others find their rates by themselves.

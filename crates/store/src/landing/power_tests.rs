@@ -338,7 +338,7 @@ fn faults(random: &mut RandomStream, has_io_errors: bool) -> Faults {
 fn seeds() -> std::ops::Range<u64> {
     let chosen = std::env::var("INHAUL_POWER_FAILURES").ok();
     let range = chosen.as_deref().and_then(|text| text.split_once(".."));
-    range.map_or(0..300, |(first, end)| first.parse().unwrap()..end.parse().unwrap())
+    range.map_or(0..150, |(first, end)| first.parse().unwrap()..end.parse().unwrap())
 }
 
 #[test]
