@@ -185,6 +185,21 @@ fn hand_out(tickets: Option<&str>, servers: &mut [Server]) -> Result<(), SourceE
     Ok(())
 }
 
+/// An IPv6 address, and the interface behind it, as the system's resolver reads them: `fe80::1%eth0`. The interface may
+/// be written as in other URLs, too (RFC 6874 2): `fe80::1%25eth0`. A number is one: `%251` is interface 251.
+fn with_zone(host: &str) -> Option<String> {
+    let Some((address, zone)) = host.split_once('%') else {
+        return host.parse::<Ipv6Addr>().ok().map(|_| host.to_owned());
+    };
+    address.parse::<Ipv6Addr>().ok()?;
+    let zone = match zone.strip_prefix("25") {
+        Some(encoded) if !zone.bytes().all(|byte| byte.is_ascii_digit()) => decode_path(encoded).ok()?,
+        _ => zone.to_owned(),
+    };
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || "-._~+=@".contains(c);
+    (!zone.is_empty() && zone.chars().all(is_legal)).then(|| format!("{address}%{zone}"))
+}
+
 impl FromStr for Server {
     type Err = SourceError;
 
@@ -223,21 +238,6 @@ impl FromStr for Server {
         hand_out(tickets, std::slice::from_mut(&mut server))?;
         Ok(server)
     }
-}
-
-/// An IPv6 address, and the interface behind it, as the system's resolver reads them: `fe80::1%eth0`. The interface may
-/// be written as in other URLs, too (RFC 6874 2): `fe80::1%25eth0`. A number is one: `%251` is interface 251.
-pub(crate) fn with_zone(host: &str) -> Option<String> {
-    let Some((address, zone)) = host.split_once('%') else {
-        return host.parse::<Ipv6Addr>().ok().map(|_| host.to_owned());
-    };
-    address.parse::<Ipv6Addr>().ok()?;
-    let zone = match zone.strip_prefix("25") {
-        Some(encoded) if !zone.bytes().all(|byte| byte.is_ascii_digit()) => decode_path(encoded).ok()?,
-        _ => zone.to_owned(),
-    };
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || "-._~+=@".contains(c);
-    (!zone.is_empty() && zone.chars().all(is_legal)).then(|| format!("{address}%{zone}"))
 }
 
 /// Resolves `%xx`, as in other URLs.
