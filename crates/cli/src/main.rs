@@ -33,6 +33,7 @@ mod progress;
 mod protocols;
 mod put;
 mod roff;
+mod running;
 mod serve;
 mod service;
 mod settings;

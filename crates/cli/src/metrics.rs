@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use inhaul_mover::{Counters, MoveError};
+use inhaul_mover::{Counters, MoveError, listen_tcp};
 
 /// How long a client may take in all.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -20,6 +20,8 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 /// Clients at once; further ones are hung up on.
 const CLIENTS_MAX: usize = 8;
+/// Clients that may wait to be taken.
+const BACKLOG: u16 = 128;
 /// The pause after a connection that could not be taken.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -29,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// When the address cannot be listened on.
 pub(crate) fn serve(address: SocketAddr, counters: &Arc<Counters>) -> Result<SocketAddr, MoveError> {
     let failed = |source| MoveError::System { what: "metrics cannot be offered at the address of --metrics", source };
-    let listener = TcpListener::bind(address).map_err(failed)?;
+    let listener = listen_tcp(address, BACKLOG, None).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let counters = Arc::clone(counters);
     let run = move || accept(&listener, &counters);

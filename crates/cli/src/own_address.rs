@@ -2,24 +2,15 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use rustix::net::netdevice;
+use inhaul_mover::written;
 
 /// The host in an address for others: the address that is listened on, or one of this host's. An address of a link has
 /// this host's interface; others write the name of theirs, which often is the same.
 pub(crate) fn host_of(listening: SocketAddr) -> String {
     match listening {
         _ if listening.ip().is_unspecified() => own_address(),
-        SocketAddr::V6(address) if address.scope_id() != 0 => {
-            format!("{}%{}", address.ip(), interface(address.scope_id()))
-        }
-        _ => listening.ip().to_string(),
+        _ => written(listening),
     }
-}
-
-/// The name of an interface; its number, if it has none.
-fn interface(index: u32) -> String {
-    let name = UdpSocket::bind("[::]:0").ok().and_then(|any| netdevice::index_to_name(any, index).ok());
-    name.unwrap_or_else(|| index.to_string())
 }
 
 /// An address of this host, from which it would reach the rest of the world; its name, if it would not.

@@ -24,6 +24,7 @@ use crate::metrics;
 use crate::options::{self, RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
 use crate::output::announce;
 use crate::own_address::host_of;
+use crate::running;
 use crate::service;
 use crate::signals::{ask_by_signal, stop_on_signals};
 use crate::token;
@@ -194,6 +195,7 @@ pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
         log::info!("metrics are at http://{address}/metrics");
     }
     let public = args.doors.public();
+    let noted = state.running();
     let certificate = args.doors.certificate.clone().zip(args.doors.key.clone());
     let certificate = certificate.map(|(chain, key)| Certificate { chain, key });
     let options = ServeOptions {
@@ -223,8 +225,9 @@ pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
     };
     let tickets = args.doors.tickets(args.accept.accept_puts.is_some(), &key)?;
     Ok(inhaul_mover::serve(&options, &stop, |address| {
-        announce(&format!("listening on {address}"));
         let server = || args.doors.advertise.clone().unwrap_or_else(|| Server::new(host_of(address), address.port()));
+        running::note(&noted, &server());
+        announce(&format!("listening on {address}"));
         for (right, ticket) in tickets {
             let address = |path| Source { mirrors: vec![Server { ticket: ticket.clone().into(), ..server() }], path };
             if right == Right::Read {

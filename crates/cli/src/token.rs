@@ -13,6 +13,7 @@ use crate::exit::{Failure, code};
 use crate::options::{self, OUTPUT};
 use crate::output::{announce, to_json};
 use crate::own_address::own_address;
+use crate::running;
 use crate::trust::{audit, now, state};
 
 pub(crate) const MAKE_EXAMPLES: &str = "\
@@ -73,7 +74,7 @@ pub(crate) struct Make {
     /// What to remember it by in the list
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = TOKEN)]
     label: String,
-    /// The server's name and port in the address [default: an address of this host, and port 4321]
+    /// The server's name and port in the address [default: those of the server that runs here, or an address of this host and port 4321]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = options::server, help_heading = TOKEN)]
     server: Option<Server>,
 }
@@ -132,7 +133,8 @@ fn make(args: &Make) -> Result<(), Failure> {
     let (key, _) = Key::load_or_make(&state().server_key())?;
     let made = Made { grant, end: now().plus(args.until), label: args.label.clone() };
     let token = issue(&key, &made)?;
-    let mut server = args.server.clone().unwrap_or_else(|| Server::new(own_address(), DEFAULT_PORT));
+    let server = args.server.clone().or_else(|| running::find(&state().running()));
+    let mut server = server.unwrap_or_else(|| Server::new(own_address(), DEFAULT_PORT));
     server.ticket = Ticket { fingerprint: Some(key.fingerprint()), token: Some(token) }.into();
     let path = made.grant.scope.to_string().trim_start_matches('/').to_owned();
     announce(&Source { mirrors: vec![server], path }.to_secret_text());

@@ -68,6 +68,11 @@ impl State {
         self.directory.join("delegated")
     }
 
+    /// Where the server is reached that runs with this state.
+    pub fn running(&self) -> PathBuf {
+        self.directory.join("running")
+    }
+
     /// What was granted and refused: [`crate::audit`].
     pub fn audit_log(&self) -> PathBuf {
         self.directory.join("audit.log")

@@ -57,6 +57,7 @@ pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read
 pub use haul::{Limit, Model, Prediction, get, list, list_checksums, predict};
 pub use inhaul_protocols::registry::Protocols;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Offer, OfferNameError, Rule};
+pub use inhaul_udp::{listen_tcp, written};
 pub use read::{
     Buffers, CacheOptions, Destination as ReadDestination, Handle, OpenSet, Pins, ReadOptions, ReadProgress, Reader,
     SetStats,

@@ -12,6 +12,7 @@
 //!   to the `Place`s that the endpoint answered with. Given a [`Window`], bodies are received right where they belong.
 //! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
 //! - A [`watch`] foresees when a thread will not run, and how much its host can take in.
+//! - [`listen_tcp`] listens on all addresses of a host, whatever its system is set to.
 //! - [`thread`] pins and meters the thread, [`Interface`] tells what is known of the machine's links.
 //!
 //! What the link emulator needs of the kernel beside that is here too: [`create_tun`], [`NetDevice`], [`unshare`],
@@ -28,6 +29,7 @@
 pub mod checksum;
 mod clock;
 mod datagrams;
+mod listening;
 mod machine;
 mod poller;
 mod receive;
@@ -40,12 +42,13 @@ pub mod watch;
 
 pub use clock::Clock;
 pub use datagrams::{DatagramSocket, Standing};
-pub use machine::Interface;
+pub use listening::{lacks_ipv6, listen_tcp};
+pub use machine::{Interface, written};
 pub use poller::{Event, Interest, Poller, Waker};
 pub use receive::{Batch, Delivery, Receiver, Window};
 pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, MESSAGES_MAX, Outgoing};
 pub use sys::{DeviceOffloads, EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
-pub use sys::{TcpCounts, limit_pacing, limit_unsent, tcp_counts};
+pub use sys::{TcpCounts, limit_pacing, limit_packets, limit_unsent, tcp_counts};
 pub use sys::{give_back_memory, keep_little_memory};
 pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Sent, Transmitter};

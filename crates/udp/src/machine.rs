@@ -39,7 +39,12 @@ impl Interface {
         // Connecting a UDP socket sends nothing; it only has the kernel look up the route.
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(peer)?;
-        Self::with_address(socket.local_addr()?.ip())
+        let local = socket.local_addr()?;
+        match interface_name(zone_of(local)) {
+            // Each interface may have the same address of a link.
+            Some(name) => Self::read(Path::new("/sys/class/net"), name).map(Some),
+            None => Self::with_address(local.ip()),
+        }
     }
 
     /// Reads what `classes` (`/sys/class/net`) says of an interface.
@@ -52,6 +57,31 @@ impl Interface {
         let speed = mbps.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0 && n < u32::MAX);
         Ok(Self { name, mtu, speed: speed.map(|n| Bitrate::from_mbps(n.into())) })
     }
+}
+
+/// The index of the interface of an address of a link; 0: it has none.
+fn zone_of(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(address) if matches!(address.ip(), ip if ip.is_unicast_link_local()) => address.scope_id(),
+        _ => 0,
+    }
+}
+
+/// An address as it is written for others, in words and in addresses: that of a link has its interface behind it, by its
+/// name. It has no brackets.
+pub fn written(address: SocketAddr) -> String {
+    let ip: IpAddr = address.ip();
+    match zone_of(address) {
+        0 => ip.to_string(),
+        index => format!("{ip}%{}", interface_name(index).unwrap_or_else(|| index.to_string())),
+    }
+}
+
+/// The name of an interface.
+fn interface_name(index: u32) -> Option<String> {
+    // Any socket will do.
+    let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok().filter(|_| index != 0)?;
+    rustix::net::netdevice::index_to_name(&any, index).ok()
 }
 
 /// The number that a file holds.
@@ -88,5 +118,14 @@ mod tests {
             fs::write(class.join("speed"), unknown).unwrap();
             assert_eq!(read().speed, None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn an_address_of_a_link_is_written_with_its_interface() {
+        let told = |text: &str| written(text.parse().unwrap());
+        assert_eq!(told("[fe80::1%1]:7"), "fe80::1%lo");
+        assert_eq!(told("[fe80::1%99999]:7"), "fe80::1%99999");
+        assert_eq!(told("[2001:db8::1%1]:7"), "2001:db8::1");
+        assert_eq!(told("192.0.2.1:7"), "192.0.2.1");
     }
 }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, SOL_UDP};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
+use crate::listening::{bind_any, lacks_ipv6};
 use crate::sys::{self, Arrival, Outgoing, option, set_option};
 
 /// Whether the kernel may join and cut datagrams for us.
@@ -103,11 +104,20 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket bound to `address`; port 0 lets the kernel choose one, and `[::]` takes IPv4 as well.
+    /// A socket bound to `address`; port 0 lets the kernel choose one, and `[::]` takes IPv4 as well, and is
+    /// `0.0.0.0` where the system has no IPv6.
     ///
     /// # Errors
     /// When the address cannot be used, or a basic option is refused. Missing offloads are no error.
     pub fn bind(address: SocketAddr, options: &SocketOptions) -> Result<Self, SocketError> {
+        let lacks = |error: &SocketError| match error {
+            SocketError::Create { source, .. } | SocketError::Bind { source, .. } => lacks_ipv6(source),
+            _ => false,
+        };
+        bind_any(address, |address| Self::bind_at(address, options), lacks)
+    }
+
+    fn bind_at(address: SocketAddr, options: &SocketOptions) -> Result<Self, SocketError> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))

@@ -44,6 +44,21 @@ pub fn again_without_openat2(module: &str, names: &[&str]) {
     assert!(told.contains(&format!("{NAME} ... ok")), "{told}");
 }
 
+/// Does `work` as on a kernel without IPv6, as are the processes that it starts.
+pub fn without_ipv6<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let of_ipv6 = rule(vec![condition(0, Dword, Eq, family("AF_INET6"))]);
+    let program = filter(vec![(libc::SYS_socket, vec![of_ipv6])], SeccompAction::Allow, refuse(Errno::AFNOSUPPORT));
+    std::thread::scope(|scope| {
+        // The filter holds for one thread, and for the processes that it starts.
+        let confined = scope.spawn(move || {
+            seccompiler::apply_filter(&program).unwrap();
+            assert!(std::net::UdpSocket::bind("[::]:0").is_err());
+            work()
+        });
+        confined.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// What a unit file says of its service.
 #[derive(Clone, Debug)]
 pub struct Unit {

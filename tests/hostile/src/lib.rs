@@ -32,7 +32,7 @@ mod relay;
 mod scratch;
 mod session;
 
-pub use confined::{Unit, again_without_openat2, python};
+pub use confined::{Unit, again_without_openat2, python, without_ipv6};
 pub use datagram::{FlowSeal, in_clear};
 pub use gtp::{GtpClient, OURS, Received, setup};
 pub use hostile_server::{Endpoint, HostileServer, Offer, honest_proofs};

@@ -1,10 +1,13 @@
 //! A server with several addresses that listens on all of them: what is asked at one of them is answered from it, or
-//! else no datagram would come through. And addresses of a link, which mean nothing without the interface.
+//! else no datagram would come through. Addresses of a link, which mean nothing without the interface. Hosts whose IPv6
+//! is off, or apart from IPv4. And paths on which large packets vanish.
 
 use std::fs;
 use std::time::Duration;
 
-use inhaul_hostile_tests::{Namespace, Network, Outcome, Scratch, Server, Start, figures, inhaul, noise, wait_for};
+use inhaul_hostile_tests::{
+    Namespace, Network, Outcome, Scratch, Server, Start, figures, inhaul, noise, wait_for, without_ipv6,
+};
 
 /// How long each command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -98,11 +101,107 @@ fn a_server_is_reached_by_each_of_its_addresses() {
 fn an_address_of_a_link_can_be_listened_on() {
     let Some((_network, client, server)) = two_hosts() else { return };
     let places = Places::new();
-    let served = places.serve(&server, &["--listen", &format!("[fe80::2%s0]:{PORT}")]);
+    let served = places.serve(&server, &["--listen", &format!("[fe80::2%25s0]:{PORT}")]);
     // The address comes a moment after the line by which the server is known to listen.
     let address = format!("inhaul://[fe80::2%s0]:{PORT}/");
     let is_printed = wait_for(PATIENCE, || served.running.stdout().contains(&address));
     assert!(is_printed, "what is printed has no interface: {}", served.running.stdout());
-    places.get_and_put(&client, "[fe80::2%c0]");
-    figures("--listen '[fe80::2%s0]:4321'", "get and put over UDP");
+    places.get_and_put(&client, "[fe80::2%25c0]");
+    figures("--listen '[fe80::2%25s0]:4321'", "get and put over UDP");
+}
+
+/// What a command prints that must succeed.
+fn done(start: &Start) -> String {
+    let outcome = start.finish(PATIENCE);
+    assert_eq!(outcome.code, Some(0), "{start:?}: {}", outcome.summary());
+    outcome.stdout
+}
+
+#[test]
+fn a_kernel_without_ipv6_serves_and_fetches_over_ipv4() {
+    let places = Places::new();
+    without_ipv6(|| {
+        let serve = inhaul(["serve", "--grace", "0", "--listen", "[::]:0", "--accept-puts"]).arg(places.inbox.path());
+        let server = serve.arg(places.from.path()).serve();
+        assert!(server.address.ip() == std::net::Ipv4Addr::UNSPECIFIED, "{}", server.address);
+        let told = wait_for(PATIENCE, || server.running.stderr().contains("this system has no IPv6"));
+        assert!(told, "{}", server.running.stderr());
+        let at = format!("127.0.0.1:{}", server.address.port());
+        let (got, udp_only) = (places.to.path().join("f"), ["--quiet", "--fallback", "never"]);
+        done(&inhaul(["get"]).args(udp_only).arg(format!("inhaul://{at}/f")).arg(&got));
+        assert!(fs::read(got).unwrap() == places.bytes);
+        done(&inhaul(["put"]).args(udp_only).arg(places.from.path().join("f")).arg(format!("inhaul://{at}/put")));
+        assert!(fs::read(places.inbox.path().join("put")).unwrap() == places.bytes);
+        done(&inhaul(["doctor", "--json", &at]));
+        let refused = inhaul(["serve", "--listen", "[::1]:0"]).arg(places.from.path()).finish(PATIENCE);
+        assert_eq!(refused.code, Some(5), "{}", refused.summary());
+        assert!(refused.stderr.contains("this system has no IPv6"), "{}", refused.stderr);
+        let bench = inhaul(["bench", "--server", "--listen", "[::]:0"]).serve();
+        done(&inhaul([
+            "bench",
+            "--bytes",
+            "1M",
+            "--fallback",
+            "never",
+            &format!("127.0.0.1:{}", bench.address.port()),
+        ]));
+    });
+    figures("no IPv6 in the kernel, default listen", "get, put, doctor and bench over IPv4");
+}
+
+#[test]
+fn ipv4_is_served_whatever_the_host_s_ipv6_is_set_to() {
+    for (setting, hosts) in [("bindv6only", &["127.0.0.1", "[::1]"][..]), ("conf/all/disable_ipv6", &["127.0.0.1"][..])]
+    {
+        let Some(mut network) = Network::new() else { return };
+        let host = network.namespace("h");
+        let path = format!("/proc/sys/net/ipv6/{setting}");
+        if !host.within(|| fs::exists(&path).unwrap()) {
+            println!("skipped: this kernel has no IPv6");
+            return;
+        }
+        host.within(|| fs::write(&path, "1").unwrap());
+        let places = Places::new();
+        let _server = places.serve(&host, &["--metrics", "[::]:9321"]);
+        hosts.iter().for_each(|at| places.get_and_put(&host, at));
+        let is_open = host.within(|| std::net::TcpStream::connect("127.0.0.1:9321").is_ok());
+        assert!(is_open, "{setting}: metrics are not served over IPv4");
+        figures(&format!("net.ipv6.{setting} = 1, default listen"), "get and put over IPv4, metrics too");
+    }
+}
+
+/// Two hosts with a path between them on which packets of more than 1300 bytes vanish, both ways, and nobody says so.
+fn black_hole() -> Option<(Network, Namespace, Namespace)> {
+    let (network, a, b, router) = Network::routed()?;
+    for device in ["ra", "rb"] {
+        // A virtual device drops what is longer than it takes.
+        router.ip(&["link", "set", device, "mtu", "1300"]);
+    }
+    for (host, device) in [(&a, "a0"), (&b, "b0")] {
+        // Single packets: those that are to be cut later would pass whole.
+        host.ip(&["link", "set", device, "gso_max_segs", "1"]);
+    }
+    Some((network, a, b))
+}
+
+#[test]
+fn a_path_that_swallows_large_packets_is_got_over() {
+    let Some((_network, client, server)) = black_hole() else { return };
+    let places = Places::new();
+    let _server = places.serve(&server, &[]);
+    let get = |args: &[&str]| {
+        let to = places.to.path().join("f");
+        let get = inhaul(["get", "--quiet", "--overwrite"]).args(args).arg("inhaul://10.7.2.1/f").arg(&to);
+        let outcome = get.by(client.prefix()).finish(PATIENCE);
+        assert_eq!(outcome.code, Some(0), "get {args:?}: {}", outcome.summary());
+        assert!(fs::read(to).unwrap() == places.bytes);
+        outcome
+    };
+    // As large as passes, and over TCP alone.
+    let told = get(&["--mtu", "1300", "--fallback", "always"]);
+    assert!(told.took < Duration::from_secs(3) && told.stderr.is_empty(), "{:?}: {}", told.took, told.stderr);
+    let found = get(&[]);
+    let words = "large packets of TCP vanish on the way";
+    assert_eq!(found.stderr.matches(words).count(), 1, "{}", found.stderr);
+    figures("packets above 1300 bytes vanish", &format!("get after {:.1} s", found.took.as_secs_f64()));
 }

@@ -58,6 +58,21 @@ impl Closed {
 }
 
 #[test]
+fn an_address_that_is_made_is_that_of_the_server_that_runs() {
+    let mut closed = Closed::start(&[]);
+    let make = ["token", "make", "--read", "/offered/f"];
+    let made = with_state(closed.state.path(), &make).finish(PATIENCE);
+    let address = format!("inhaul://{}/offered/f#", closed.server.address);
+    assert!(made.stdout.starts_with(&address), "{address}: {}", made.summary());
+    let (got, state) = (closed.files.path().join("got"), Scratch::new());
+    let get = with_state(state.path(), &["get", "-q", made.stdout.trim()]).arg(got).finish(PATIENCE);
+    assert_eq!(get.code, Some(0), "{}", get.summary());
+    closed.server.running.kill();
+    let without = with_state(closed.state.path(), &make).finish(PATIENCE);
+    assert!(without.stdout.contains(":4321/offered/f#"), "{}", without.stdout);
+}
+
+#[test]
 fn orders_of_strangers_cost_next_to_nothing() {
     let _alone = heavy();
     let closed = Closed::start(&[]);

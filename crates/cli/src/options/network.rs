@@ -11,7 +11,7 @@ use super::values::parameter;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network options")]
 pub(crate) struct Wire {
-    /// Size of the largest IP packet to send (MTU), in bytes [default: the interface's, at most 9000]
+    /// Size of the largest IP packet (MTU), of UDP and TCP, in bytes [default: the interface's, at most 9000]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) mtu: Option<u16>,
     /// Do not use the kernel's segmentation and receive offload

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-use inhaul_mover::{Algorithm, DEFAULT_PORT};
+use inhaul_mover::{Algorithm, DEFAULT_PORT, Server};
 
 use crate::wrong::Wrong;
 
@@ -37,6 +37,10 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, Wrong> {
         let whole = SocketAddr::new(address, DEFAULT_PORT).to_string();
         return Err(Wrong::new(format!("'{text}' names no port: write '{whole}'")).or(text, whole));
     }
+    let whole = format!("[{}]:{DEFAULT_PORT}", unbracketed(text));
+    if in_zone(&whole).is_some() {
+        return Err(Wrong::new(format!("'{text}' names no port: write '{whole}'")).or(text, whole));
+    }
     let any = any_address();
     Err(Wrong::new(format!("'{text}' is not an address with a port: write '{any}', or one like 10.0.0.1:4321")))
 }
@@ -44,11 +48,9 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, Wrong> {
 /// An address of a link, whose interface has a name: `[fe80::1%eth0]:4321`. `None`: it is none of these. The standard
 /// library reads interfaces that are numbers; the system's resolver knows the names.
 fn in_zone(text: &str) -> Option<Result<SocketAddr, String>> {
-    let (host, port) = text.rsplit_once("]:")?;
-    let (host, port) = (host.strip_prefix('[')?, port.parse().ok()?);
-    let (address, zone) = host.split_once('%')?;
-    address.parse::<Ipv6Addr>().ok()?;
-    let mut found = (host, port).to_socket_addrs().into_iter().flatten();
+    let server = text.starts_with('[').then(|| text.parse::<Server>().ok())??;
+    let (address, zone) = server.host.split_once('%').filter(|_| text.contains("]:"))?;
+    let mut found = (server.host.as_str(), server.port).to_socket_addrs().into_iter().flatten();
     let unknown = || format!("'{text}': {address} is no address of an interface '{zone}'; 'ip address' lists them");
     Some(found.next().ok_or_else(unknown))
 }
@@ -60,6 +62,9 @@ fn unbracketed(host: &str) -> &str {
 
 /// The addresses of `HOST:PORT`, where the host may be an IPv6 address in brackets, and that one of a link.
 pub(crate) fn addresses_of(text: &str) -> Option<std::io::Result<Vec<SocketAddr>>> {
+    if let Some(address) = in_zone(text) {
+        return Some(address.map(|address| vec![address]).map_err(std::io::Error::other));
+    }
     let (host, port) = text.rsplit_once(':')?;
     let port: u16 = port.parse().ok()?;
     Some((unbracketed(host), port).to_socket_addrs().map(Iterator::collect))
@@ -135,14 +140,16 @@ mod tests {
         let of_a_link = Ok(SocketAddrV6::new("fe80::1".parse().unwrap(), 5001, 0, 1).into());
         assert_eq!(
             (listen_address("[fe80::1%lo]:5001"), listen_address("[fe80::1%1]:5001")),
-            (of_a_link.clone(), of_a_link)
+            (of_a_link.clone(), of_a_link.clone())
         );
+        assert_eq!(listen_address("[fe80::1%25lo]:5001"), of_a_link, "as in URLs");
         for (text, hint) in [
             ("5001", "write '[::]:5001' for all addresses of this host, or 127.0.0.1:5001 for"),
             (":5001", "write '[::]:5001'"),
             ("*:5001", "write '[::]:5001'"),
             ("10.0.0.1", "names no port: write '10.0.0.1:4321'"),
             ("::1", "names no port: write '[::1]:4321'"),
+            ("[fe80::1%lo]", "names no port: write '[fe80::1%lo]:4321'"),
             ("localhost:5001", "is not an address with a port: write '[::]:4321'"),
             ("nowhere", "is not an address with a port"),
             ("[fe80::1%nowhere]:5001", "is no address of an interface 'nowhere'"),

@@ -6,7 +6,7 @@
 //! with their report, one line of JSON.
 
 use std::io::{self, BufRead, Write};
-use std::net::{IpAddr, TcpListener};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
@@ -19,6 +19,7 @@ use inhaul_mover::{
     StagedOptions, StagedReport, Stop, Trust, bench_server, staged,
 };
 use inhaul_protocols::registry;
+use inhaul_udp::listen_tcp;
 use serde::{Deserialize, Serialize};
 
 use super::datagrams::{self, DatagramJob};
@@ -159,7 +160,7 @@ fn net_options(transport: &str, parameters: &[(String, String)]) -> NetOptions {
 /// Serves until `input` has another line, or ends.
 fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<ServeReport> {
     let served = Served::default();
-    let listener = TcpListener::bind((data, TCP_PORT))?;
+    let listener = listen_tcp((data, TCP_PORT).into(), 128, None)?;
     let of_listener = Arc::clone(&served);
     named("tcp-listener").spawn(move || kernel_tcp::serve(&listener, &of_listener))?;
     // The receivers say what the scenario wants.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -18,6 +18,7 @@ use inhaul_identity::Rights;
 use inhaul_mover::control_stream::{ControlStream, StreamError};
 use inhaul_mover::frame::Frame;
 use inhaul_mover::{Server, ServerIdentity, Trust, UnknownServer};
+use inhaul_udp::{listen_tcp, written};
 use serde::Deserialize;
 
 use super::agent::Job;
@@ -28,6 +29,8 @@ use crate::outcome::Outcome;
 use crate::result::RunResult;
 use crate::scenario::{Plan, WhatChanges};
 
+/// Laboratories that may wait to be taken.
+const BACKLOG: u16 = 128;
 /// How long the introduction may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Jobs that a host takes at a time.
@@ -153,7 +156,13 @@ impl Ground for Hosts {
 
     fn address(&self, host: &str) -> Result<IpAddr, String> {
         let of = self.find(host)?;
-        of.address.map_or_else(|| of.agent().map(|agent| agent.ip()), Ok)
+        let ip = of.address.map_or_else(|| of.agent().map(|agent| agent.ip()), Ok)?;
+        match ip {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => Err(format!(
+                "host '{host}' has {ip}, an address of a link, which the other hosts cannot write: give it an 'address' in the file of hosts"
+            )),
+            ip => Ok(ip),
+        }
     }
 }
 
@@ -198,7 +207,7 @@ fn introduce(tcp: TcpStream, secret: &str) -> io::Result<ControlStream> {
     let peer = tcp.peer_addr()?;
     // Both prove that they know the secret: whose key it is does not matter.
     let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
-    let server = Server::new(peer.ip().to_string(), peer.port());
+    let server = Server::new(written(peer), peer.port());
     let denied = |_: StreamError| io::Error::from(io::ErrorKind::PermissionDenied);
     let mut stream = ControlStream::secured_client(tcp, &server, &trust, deadline).map_err(io::Error::other)?;
     let own = proof(secret, &stream, Side::Laboratory)?;
@@ -232,7 +241,7 @@ fn believed(tcp: TcpStream, identity: &ServerIdentity, secret: &str) -> io::Resu
 pub fn serve_agents(listen: SocketAddr, data: IpAddr, secret: &str, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
     let secret: Arc<str> = checked(secret).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?.into();
     let identity = ServerIdentity::passing(Rights::NONE).map_err(io::Error::other)?;
-    let listener = TcpListener::bind(listen)?;
+    let listener = listen_tcp(listen, BACKLOG, None)?;
     ready(listener.local_addr()?);
     let jobs = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming().flatten() {
@@ -272,6 +281,8 @@ fn serve_job(tcp: TcpStream, data: IpAddr, identity: &ServerIdentity, secret: &s
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
     use std::io::{Read, Write};
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use inhaul_identity::Fingerprint;
+use inhaul_udp::lacks_ipv6;
 
 use crate::api::source::{Server, Source};
 
@@ -318,6 +319,7 @@ fn listen_failure(error: &io::Error) -> String {
         io::ErrorKind::AddrInUse => "another program listens there already".to_owned(),
         io::ErrorKind::AddrNotAvailable => "this host does not have that address".to_owned(),
         io::ErrorKind::PermissionDenied => "this user may not use that port".to_owned(),
+        _ if lacks_ipv6(error) => "this system has no IPv6; '0.0.0.0' is all addresses of IPv4".to_owned(),
         _ => error.to_string(),
     }
 }

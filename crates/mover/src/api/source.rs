@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -186,17 +187,32 @@ fn hand_out(tickets: Option<&str>, servers: &mut [Server]) -> Result<(), SourceE
     Ok(())
 }
 
+/// An IPv6 address, and the interface behind it, as the system's resolver reads them: `fe80::1%eth0`. The interface may
+/// be written as in other URLs, too (RFC 6874 2): `fe80::1%25eth0`. A number is one: `%251` is interface 251.
+fn with_zone(host: &str) -> Option<String> {
+    let Some((address, zone)) = host.split_once('%') else {
+        return host.parse::<Ipv6Addr>().ok().map(|_| host.to_owned());
+    };
+    address.parse::<Ipv6Addr>().ok()?;
+    let zone = match zone.strip_prefix("25") {
+        Some(encoded) if !zone.bytes().all(|byte| byte.is_ascii_digit()) => decode_path(encoded).ok()?,
+        _ => zone.to_owned(),
+    };
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || "-._~+=@".contains(c);
+    (!zone.is_empty() && zone.chars().all(is_legal)).then(|| format!("{address}%{zone}"))
+}
+
 impl FromStr for Server {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
         let (text, tickets) = part_tickets(text);
         let wrong = || SourceError::Host(before_ticket(text).to_owned());
+        let zoned;
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
-            // A zone (%eth0) is not part of the address itself.
-            let address = host.split('%').next().unwrap_or(host);
-            address.parse::<std::net::Ipv6Addr>().map_err(|_| wrong())?;
+            zoned = with_zone(host).ok_or_else(wrong)?;
+            let host = zoned.as_str();
             match port.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if port.is_empty() => (host, None),
@@ -209,7 +225,7 @@ impl FromStr for Server {
             }
         };
         let legal = |c: char| c.is_alphanumeric() || "-._:%".contains(c);
-        if host.is_empty() || !host.chars().all(legal) {
+        if host.is_empty() || !(text.starts_with('[') || host.chars().all(legal)) {
             return Err(wrong());
         }
         let port = match port {
@@ -298,6 +314,12 @@ mod tests {
             ("inhaul://10.0.0.1/", vec![server("10.0.0.1", 4321)], ""),
             ("inhaul://data.example.org", vec![server("data.example.org", 4321)], ""),
             ("inhaul://[::1]:77,[fe80::1%eth0]/x", vec![server("::1", 77), server("fe80::1%eth0", 4321)], "x"),
+            (
+                "inhaul://[fe80::1%25eth0.7]:9,[fe80::2%253]/x",
+                vec![server("fe80::1%eth0.7", 9), server("fe80::2%253", 4321)],
+                "x",
+            ),
+            ("inhaul://[fe80::1%25a%2Bb]/", vec![server("fe80::1%a+b", 4321)], ""),
             ("inhaul://a/with space/100%25", vec![server("a", 4321)], "with space/100%"),
             ("inhaul://a/%2Fetc%2F", vec![server("a", 4321)], "etc"),
             ("inhaul://a/%C3%A9", vec![server("a", 4321)], "\u{e9}"),
@@ -318,6 +340,8 @@ mod tests {
             ("inhaul://me@a/f", SourceError::Host(text("me@a"))),
             ("inhaul://[::1/f", SourceError::Host(text("[::1"))),
             ("inhaul://[nonsense]/f", SourceError::Host(text("[nonsense]"))),
+            ("inhaul://[fe80::1%]/f", SourceError::Host(text("[fe80::1%]"))),
+            ("inhaul://[fe80::1%a b]/f", SourceError::Host(text("[fe80::1%a b]"))),
             ("inhaul://[::1]x/f", SourceError::Host(text("[::1]x"))),
             ("inhaul://a:0/f", SourceError::Port(text("0"))),
             ("inhaul://a:99999/f", SourceError::Port(text("99999"))),

@@ -235,9 +235,11 @@ impl BenchClient {
         engine: &mut Engine,
         sessions: Vec<(Session, u64)>,
     ) -> Result<(), MoveError> {
-        let any = match sessions.first() {
-            Some((session, _)) if session.datagrams.is_ipv4() => std::net::Ipv4Addr::UNSPECIFIED.into(),
-            _ => std::net::IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED),
+        // A socket of IPv6 reaches both.
+        let any = if sessions.iter().all(|(session, _)| session.datagrams.is_ipv4()) {
+            std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED)
+        } else {
+            std::net::Ipv6Addr::UNSPECIFIED.into()
         };
         let socket = sockets::bind(&options.net, std::net::SocketAddr::new(any, 0))?;
         // The limit is of all flows together here; they share it equally.

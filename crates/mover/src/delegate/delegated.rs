@@ -18,6 +18,7 @@ use inhaul_base::{Bitrate, Span};
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Right, Rights};
 use inhaul_store::{Inbox, printable};
+use inhaul_udp::written;
 
 use crate::api::error::MoveError;
 use crate::api::options::{AcceptOptions, Fallback, GetOptions, NetOptions, Progress, Update};
@@ -187,7 +188,7 @@ impl Delegations {
         let socket = socket.map_err(failed)?;
         let manifest_memory_max = self.manifest_memory_max / u64::from(count.max(1));
         let session = |stream: ControlStream| {
-            let server = Server::new(stream.peer().ip().to_string(), stream.peer().port());
+            let server = Server::new(written(stream.peer()), stream.peer().port());
             let datagrams = seen.map_or(sockets::with_port(stream.peer(), NO_PORT), |seen| seen.from);
             Session { datagrams, manifest_memory_max, ..Session::over(server, stream) }
         };

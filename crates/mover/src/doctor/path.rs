@@ -16,6 +16,7 @@ use crate::api::trust::Trust;
 use crate::engine::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
 use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
+use crate::session::secured;
 use crate::system::sockets::{self, Ends};
 
 /// Small probes that are sent one after another, and how long each may take.
@@ -62,6 +63,9 @@ impl Path {
         rate: Bitrate,
         note: &mut dyn FnMut(Finding),
     ) -> Result<(), MoveError> {
+        if let Some(bytes) = secured::packet_to(&self.server, None) {
+            note(tcp_packets(&self.server, bytes));
+        }
         let failed = MoveError::system("cannot probe");
         let result = self.prober.examine(&self.server, interface, rate, note).map_err(failed);
         self.session.finish_probing();
@@ -70,6 +74,19 @@ impl Path {
             passes.then_some(()).ok_or(MoveError::UdpBlocked { server: self.server, detail })
         })
     }
+}
+
+/// What it costs that large packets of TCP vanish without a word.
+fn tcp_packets(server: &Server, bytes: u16) -> Finding {
+    let found = format!(
+        "large packets of TCP to or from {server} vanish, and nobody says so; those of {bytes} bytes come through"
+    );
+    let wait_s = secured::FIRST_TRY.as_secs_f64();
+    let cost = Cost::new(1e3 * wait_s, "ms", format!("the first connection takes {wait_s:.0} s longer"));
+    Finding::costs("tcp-packets", found, cost).fix([
+        format!("inhaul get --mtu {bytes} ..."),
+        "let ICMP 'fragmentation needed' (IPv6: 'packet too big') through the firewalls on the way".to_owned(),
+    ])
 }
 
 /// Sends probes and collects their echoes.
@@ -252,6 +269,13 @@ fn mtu(carried: u16, largest: u16, rate: Bitrate) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tcp_packets_costs_a_wait_and_has_a_mend() {
+        let finding = tcp_packets(&Server::new("a", 7), 1280);
+        assert_eq!((finding.verdict, finding.fix[0].as_str()), (Verdict::Costs, "inhaul get --mtu 1280 ..."));
+        assert_eq!(finding.cost.unwrap().text, "the first connection takes 3 s longer");
+    }
 
     #[test]
     fn mtu_costs_the_packets_that_a_fallback_adds() {

@@ -9,7 +9,7 @@ use inhaul_identity::Right;
 use inhaul_identity::audit::{Event as AuditEvent, Log};
 use inhaul_store::{Offer, Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
-use inhaul_udp::{Socket, give_back_memory, keep_little_memory};
+use inhaul_udp::{Socket, give_back_memory, keep_little_memory, limit_packets, listen_tcp};
 
 use crate::api::counters::{Counters, Refusal};
 use crate::api::error::MoveError;
@@ -168,6 +168,9 @@ fn adopt(options: &NetOptions, inherited: &Inherited) -> Result<ListeningPair, M
     let failed = MoveError::system("a socket of the service manager cannot be used");
     let (tcp, address) =
         inherited.tcp.try_clone().and_then(|tcp| tcp.local_addr().map(|at| (tcp, at))).map_err(failed)?;
+    if let Some(bytes) = options.mtu {
+        limit_packets(&tcp, address.ip(), bytes).map_err(MoveError::system("--mtu cannot be set for connections"))?;
+    }
     let udp = match &inherited.udp {
         Some(udp) => sockets::adopt(options, udp)?,
         None => sockets::bind_shared(options, address)?,
@@ -197,22 +200,18 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
     let mut tries = if address.port() == 0 { TRIES } else { 1 };
     loop {
         tries -= 1;
-        let tcp = bind_tcp(address);
         let failed = |source| MoveError::Listen { address: address.to_string(), source };
-        let tcp = match tcp {
-            // A system without IPv6: everything that it has is IPv4.
-            Err(_) if address.ip() == std::net::Ipv6Addr::UNSPECIFIED && TcpListener::bind("[::]:0").is_err() => {
-                return listen(options, SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), address.port()));
-            }
-            tcp => tcp.map_err(failed)?,
-        };
-        // The library asks for no more than 128 who may wait to be taken in; the system may still allow fewer.
-        rustix::net::listen(&tcp, SESSIONS_MAX as i32).map_err(|errno| failed(errno.into()))?;
+        let tcp = bind_tcp(address, options.mtu).map_err(failed)?;
         let bound = tcp.local_addr().map_err(failed)?;
         // Flows have sockets of their own on this port: those of puts, and those of a predecessor that comes to its
         // end. Two servers cannot share it by mistake: only one can have the TCP port.
         match sockets::bind_shared(options, bound) {
-            Ok(udp) => return Ok(ListeningPair { tcp, udp, address: bound }),
+            Ok(udp) => {
+                if address.is_ipv6() && bound.is_ipv4() {
+                    log::warn!("this system has no IPv6: only clients with IPv4 are served, at {bound}");
+                }
+                return Ok(ListeningPair { tcp, udp, address: bound });
+            }
             Err(error) if tries == 0 => return Err(error),
             Err(_) => {}
         }
@@ -220,10 +219,10 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
 }
 
 /// Takes a TCP port; from a server that has just been told to stop, as soon as that gives it up.
-fn bind_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
+fn bind_tcp(address: SocketAddr, mtu: Option<u16>) -> std::io::Result<TcpListener> {
     let deadline = Instant::now() + PREDECESSOR;
     loop {
-        match TcpListener::bind(address) {
+        match listen_tcp(address, SESSIONS_MAX as u16, mtu) {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(20));
             }

@@ -1,6 +1,6 @@
 //! The client's set-up: from a server's name to a session that is open.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ use crate::session::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, 
 use crate::session::handshake::HandshakeError;
 use crate::session::patience::Patience;
 use crate::session::proxy;
-use crate::session::tls::{ClientSide, Distrust};
+use crate::session::secured;
+use crate::session::tls::Distrust;
 use crate::system::sockets::{self, Ends, with_port};
 use crate::system::threads;
 
@@ -47,17 +48,19 @@ pub(crate) struct Wanted<'o> {
     pub(crate) parameters: &'o [(String, String)],
     /// Which servers are believed.
     pub(crate) trust: &'o Trust,
+    /// The largest packet, in bytes, if the user says so.
+    pub(crate) mtu: Option<u16>,
 }
 
 impl<'o> Wanted<'o> {
     /// What the user has chosen.
     pub(crate) fn of(options: &'o NetOptions) -> Self {
-        Self { transport: &options.transport, parameters: &options.parameters, trust: &options.trust }
+        Self { transport: &options.transport, parameters: &options.parameters, trust: &options.trust, mtu: options.mtu }
     }
 
     /// What a session names that brings no data.
     pub(crate) fn no_data(trust: &'o Trust) -> Self {
-        Self { transport: registry::DEFAULT.name, parameters: &[], trust }
+        Self { transport: registry::DEFAULT.name, parameters: &[], trust, mtu: None }
     }
 }
 
@@ -98,12 +101,17 @@ impl Session {
         role: SessionRole,
         wanted: Wanted<'_>,
     ) -> Result<Self, MoveError> {
-        let tcp = match (wanted.trust.proxy_for(server), address) {
-            (Some(proxy), _) => proxy::connect(proxy, server)?,
-            (None, None) => dial(server)?,
-            (None, Some(address)) => dial_at(server, address)?,
+        let dial = |packet| match (wanted.trust.proxy_for(server), address) {
+            (Some(proxy), _) => proxy::connect(proxy, server, packet),
+            (None, None) => dial(server, packet),
+            (None, Some(address)) => dial_at(server, address, packet),
         };
-        Self::greet(server, tcp, role, wanted)
+        let patience = Duration::from_secs(GREETING_SECONDS);
+        match secured::connect(server, wanted.trust, wanted.mtu, patience, dial) {
+            Ok(stream) => Self::greet(server, stream, role, wanted),
+            Err(secured::Failure::Unreached(error)) => Err(error),
+            Err(secured::Failure::Handshake(error)) => Err(handshake_error(server, error)),
+        }
     }
 
     /// A session whose datagrams come from where its stream does.
@@ -123,13 +131,8 @@ impl Session {
         }
     }
 
-    fn greet(server: &Server, tcp: TcpStream, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
-        let gone = |error: std::io::Error| MoveError::Unreachable { server: server.clone(), detail: error.to_string() };
-        let mut stream = ControlStream::new(tcp).map_err(gone)?;
-        let side = ClientSide::new(server, wanted.trust).map_err(|error| distrusted(server, error))?;
-        let secured = stream.connect_tls(side, Instant::now() + Duration::from_secs(GREETING_SECONDS));
+    fn greet(server: &Server, stream: ControlStream, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
         let mut session = Self { greeted: false, is_dialled: true, ..Self::over(server.clone(), stream) };
-        secured.map_err(|error| session.handshake_error(error))?;
         match (wanted.trust.plaintext, session.stream.is_plaintext()) {
             (true, true) => log::info!("{server}: data goes in the clear"),
             (true, false) => log::warn!("{server}: it does not allow --plaintext, so data is sealed"),
@@ -143,17 +146,6 @@ impl Session {
         // The end of the handshake leaves with it.
         session.write()?;
         Ok(session)
-    }
-
-    fn handshake_error(&self, error: HandshakeError) -> MoveError {
-        let server = self.server.clone();
-        match error {
-            HandshakeError::NoTls => self.protocol_error(error.to_string()),
-            HandshakeError::Disagreed(_) => MoveError::Untrusted { server, detail: error.to_string() },
-            HandshakeError::Stream(error) => self.stream_error(&error, GREETING_SECONDS),
-            HandshakeError::Distrust(error) => distrusted(&server, error),
-            HandshakeError::Refused { code, text } => self.unexpected(&Frame::Refused { code, text }),
-        }
     }
 
     /// Probes the way of datagrams, which are to come over a socket of their own, while the session is agreed on. A
@@ -454,22 +446,7 @@ impl Session {
     }
 
     fn stream_error(&self, error: &StreamError, seconds: u64) -> MoveError {
-        let server = self.server.clone();
-        match error {
-            StreamError::TimedOut | StreamError::Stuck => MoveError::TimedOut { server, seconds },
-            // It has ended or its host has, or it is none of ours and hangs up on strangers.
-            // What was damaged on the way is no better than a connection that broke: who the server is was settled by
-            // the handshake.
-            StreamError::Closed | StreamError::Io(_) | StreamError::Tls(_) => {
-                MoveError::Unreachable { server, detail: error.to_string() }
-            }
-            StreamError::Frame(_) | StreamError::TooSoon | StreamError::TooMuchOptional | StreamError::InClear => {
-                self.protocol_error(error.to_string())
-            }
-            StreamError::Spent => MoveError::Internal(error.to_string()),
-            // An order with very many rules.
-            StreamError::TooLong(_) => MoveError::Usage(error.to_string()),
-        }
+        stream_error(&self.server, error, seconds)
     }
 
     fn protocol_error(&self, detail: String) -> MoveError {
@@ -478,16 +455,7 @@ impl Session {
 
     /// What a frame means that is not the answer hoped for.
     fn unexpected(&self, frame: &Frame) -> MoveError {
-        let server = self.server.clone();
-        match frame {
-            Frame::Refused { code: RefusalCode::NotFound, text } => {
-                MoveError::PathNotFound { server, detail: text.clone() }
-            }
-            Frame::Refused { code: RefusalCode::Busy, text } => MoveError::Busy { server, detail: text.clone() },
-            Frame::Refused { code: RefusalCode::NoRight, text } => MoveError::NoRight { server, detail: text.clone() },
-            Frame::Refused { text, .. } => MoveError::Refused { server, detail: text.clone() },
-            _ => self.protocol_error("it answered out of turn".to_owned()),
-        }
+        unexpected(&self.server, frame)
     }
 }
 
@@ -497,6 +465,49 @@ fn append(bytes: &mut Vec<u8>, piece: &[u8]) {
         bytes.reserve_exact(piece.len().max(bytes.len() / 8));
     }
     bytes.extend_from_slice(piece);
+}
+
+fn handshake_error(server: &Server, error: HandshakeError) -> MoveError {
+    match error {
+        HandshakeError::NoTls => MoveError::Protocol { server: server.clone(), detail: error.to_string() },
+        HandshakeError::Disagreed(_) => MoveError::Untrusted { server: server.clone(), detail: error.to_string() },
+        HandshakeError::Stream(error) => stream_error(server, &error, GREETING_SECONDS),
+        HandshakeError::Distrust(error) => distrusted(server, error),
+        HandshakeError::Refused { code, text } => unexpected(server, &Frame::Refused { code, text }),
+    }
+}
+
+fn stream_error(server: &Server, error: &StreamError, seconds: u64) -> MoveError {
+    let server = server.clone();
+    match error {
+        StreamError::TimedOut | StreamError::Stuck => MoveError::TimedOut { server, seconds },
+        // It has ended or its host has, or it is none of ours and hangs up on strangers.
+        // What was damaged on the way is no better than a connection that broke: who the server is was settled by
+        // the handshake.
+        StreamError::Closed | StreamError::Io(_) | StreamError::Tls(_) => {
+            MoveError::Unreachable { server, detail: error.to_string() }
+        }
+        StreamError::Frame(_) | StreamError::TooSoon | StreamError::TooMuchOptional | StreamError::InClear => {
+            MoveError::Protocol { server, detail: error.to_string() }
+        }
+        StreamError::Spent => MoveError::Internal(error.to_string()),
+        // An order with very many rules.
+        StreamError::TooLong(_) => MoveError::Usage(error.to_string()),
+    }
+}
+
+/// What a frame means that is not the answer hoped for.
+fn unexpected(server: &Server, frame: &Frame) -> MoveError {
+    let server = server.clone();
+    match frame {
+        Frame::Refused { code: RefusalCode::NotFound, text } => {
+            MoveError::PathNotFound { server, detail: text.clone() }
+        }
+        Frame::Refused { code: RefusalCode::Busy, text } => MoveError::Busy { server, detail: text.clone() },
+        Frame::Refused { code: RefusalCode::NoRight, text } => MoveError::NoRight { server, detail: text.clone() },
+        Frame::Refused { text, .. } => MoveError::Refused { server, detail: text.clone() },
+        _ => MoveError::Protocol { server, detail: "it answered out of turn".to_owned() },
+    }
 }
 
 /// What to tell the user of a server that is not believed.

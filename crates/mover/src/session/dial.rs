@@ -2,10 +2,11 @@
 //! families, of which some are dead. None is waited for while another could answer.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use inhaul_udp::{limit_packets, written};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
@@ -20,19 +21,20 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Most addresses of one name that are tried: what a resolver says is bounded too.
 const ADDRESSES_MAX: usize = 16;
 
-/// Connects to the address of `server` that answers first. Names are looked up each time: a host may have moved.
-pub(crate) fn dial(server: &Server) -> Result<TcpStream, MoveError> {
+/// Connects to the address of `server` that answers first. Names are looked up each time: a host may have moved. No
+/// packet has more bytes than `packet`, either way, if that is given.
+pub(crate) fn dial(server: &Server, packet: Option<u16>) -> Result<TcpStream, MoveError> {
     let addresses = in_turns(resolve(server)?);
     if addresses.is_empty() {
         return Err(unknown_host(server, "it has no address".to_owned()));
     }
     log::debug!("{server}: connecting to {addresses:?}");
-    race(&addresses, CONNECT).map_err(|failures| failed(server, &failures))
+    race(&addresses, CONNECT, packet).map_err(|failures| failed(server, &failures))
 }
 
-/// Connects to one address of `server`.
-pub(crate) fn dial_at(server: &Server, address: SocketAddr) -> Result<TcpStream, MoveError> {
-    race(&[address], CONNECT).map_err(|failures| failed(server, &failures))
+/// Connects to one address of `server`, with packets as [`dial`] has them.
+pub(crate) fn dial_at(server: &Server, address: SocketAddr, packet: Option<u16>) -> Result<TcpStream, MoveError> {
+    race(&[address], CONNECT, packet).map_err(|failures| failed(server, &failures))
 }
 
 fn resolve(server: &Server) -> Result<Vec<SocketAddr>, MoveError> {
@@ -42,8 +44,19 @@ fn resolve(server: &Server) -> Result<Vec<SocketAddr>, MoveError> {
             let detail = format!("the name '{}' cannot be looked up just now ({error})", server.host);
             return MoveError::Unreachable { server: server.clone(), detail };
         }
-        unknown_host(server, error.to_string())
+        let detail = match server.host.split_once('%') {
+            Some((_, zone)) if server.host.contains(':') => {
+                format!("this host has no interface '{zone}'; 'ip link' lists those that it has")
+            }
+            _ => error.to_string(),
+        };
+        unknown_host(server, detail)
     })
+}
+
+/// Whether a host is an address of a link, without the link's interface.
+fn is_of_some_link(host: &str) -> bool {
+    host.parse().is_ok_and(|ip: Ipv6Addr| ip.is_unicast_link_local())
 }
 
 fn unknown_host(server: &Server, detail: String) -> MoveError {
@@ -78,7 +91,11 @@ struct Attempt {
 
 /// Begins an attempt at each address, one after the other, until one of them connects. Fails with what became of each
 /// when none is left, or when none has connected `patience` after the last began.
-fn race(addresses: &[SocketAddr], patience: Duration) -> Result<TcpStream, Vec<(SocketAddr, io::Error)>> {
+fn race(
+    addresses: &[SocketAddr],
+    patience: Duration,
+    packet: Option<u16>,
+) -> Result<TcpStream, Vec<(SocketAddr, io::Error)>> {
     let mut waiting = addresses.iter().copied();
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut failures = Vec::new();
@@ -91,7 +108,7 @@ fn race(addresses: &[SocketAddr], patience: Duration) -> Result<TcpStream, Vec<(
             match waiting.next() {
                 Some(address) => {
                     (next_at, until) = (now + ATTEMPT_DELAY, now + patience);
-                    match begin(address) {
+                    match begin(address, packet) {
                         Ok(socket) => attempts.push(Attempt { address, socket }),
                         Err(error) => failures.push((address, error)),
                     }
@@ -112,10 +129,13 @@ fn race(addresses: &[SocketAddr], patience: Duration) -> Result<TcpStream, Vec<(
 }
 
 /// Begins to connect, without waiting for it.
-fn begin(address: SocketAddr) -> io::Result<OwnedFd> {
+fn begin(address: SocketAddr, packet: Option<u16>) -> io::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    if let Some(bytes) = packet {
+        limit_packets(&socket, address.ip(), bytes)?;
+    }
     match connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
@@ -160,12 +180,16 @@ fn failed(server: &Server, failures: &[(SocketAddr, io::Error)]) -> MoveError {
     let told = |error: &io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("nothing listens on port {}", server.port),
         io::ErrorKind::TimedOut => format!("no answer in {} s", CONNECT.as_secs()),
+        io::ErrorKind::InvalidInput if is_of_some_link(&server.host) => format!(
+            "an address of a link means nothing without the interface behind it: write [{}%eth0], if that is its name",
+            server.host
+        ),
         _ => error.to_string(),
     };
     let detail = match failures {
         [(_, error)] => told(error),
         several => {
-            let each = several.iter().map(|(address, error)| format!("{}: {}", address.ip(), told(error)));
+            let each = several.iter().map(|(address, error)| format!("{}: {}", written(*address), told(error)));
             each.collect::<Vec<_>>().join("; ")
         }
     };
@@ -211,7 +235,7 @@ mod tests {
         let live = TcpListener::bind("127.0.0.2:0").unwrap();
         let refusing = SocketAddr::from(([127, 0, 0, 3], silent.port()));
         let tried = [refusing, silent, live.local_addr().unwrap()];
-        let stream = race(&tried, CONNECT).unwrap();
+        let stream = race(&tried, CONNECT, None).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), live.local_addr().unwrap());
     }
 
@@ -223,22 +247,32 @@ mod tests {
         };
         let address = six.local_addr().unwrap();
         let refusing = SocketAddr::from(([127, 0, 0, 3], address.port()));
-        assert_eq!(race(&[refusing, address], CONNECT).unwrap().peer_addr().unwrap(), address);
-        assert_eq!(race(&[address, refusing], CONNECT).unwrap().peer_addr().unwrap(), address);
+        assert_eq!(race(&[refusing, address], CONNECT, None).unwrap().peer_addr().unwrap(), address);
+        assert_eq!(race(&[address, refusing], CONNECT, None).unwrap().peer_addr().unwrap(), address);
+    }
+
+    #[test]
+    fn an_address_of_a_link_needs_an_interface_that_there_is() {
+        for (host, words) in
+            [("fe80::1", "write [fe80::1%eth0]"), ("fe80::1%nowhere", "this host has no interface 'nowhere'")]
+        {
+            let text = dial(&Server::new(host, 9), None).unwrap_err().to_string();
+            assert!(text.contains(words), "{host}: {text}");
+        }
     }
 
     #[test]
     fn what_became_of_each_address_is_told() {
         let (_listener, _queued, silent) = black_hole();
         let refusing = SocketAddr::from(([127, 0, 0, 3], silent.port()));
-        let failures = race(&[refusing, silent], Duration::from_millis(300)).unwrap_err();
+        let failures = race(&[refusing, silent], Duration::from_millis(300), None).unwrap_err();
         let server = Server::new("many", silent.port());
         let error = failed(&server, &failures);
         let text = error.to_string();
         assert!(matches!(error, MoveError::Unreachable { .. }), "{error}");
         assert!(text.contains("127.0.0.3: nothing listens on port"), "{text}");
         assert!(text.contains("127.0.0.1: no answer"), "{text}");
-        let failures = race(&[silent], Duration::from_millis(50)).unwrap_err();
+        let failures = race(&[silent], Duration::from_millis(50), None).unwrap_err();
         assert!(matches!(failed(&server, &failures), MoveError::TimedOut { .. }));
     }
 

@@ -13,10 +13,21 @@ use crate::api::source::Server;
 use crate::api::trust::{ServerIdentity, Trust};
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, RefusalCode};
-use crate::session::tls::{ClientSide, Distrust, Seal, ServerTls};
+use crate::session::tls::{ClientSide, Distrust, Seal, ServerTls, Verdict};
 
 /// How long the peer may take to take an alert in.
 const ALERT: Duration = Duration::from_secs(1);
+
+/// How long the rest of a refusal in the clear may take.
+const REFUSAL: Duration = Duration::from_secs(5);
+
+/// A client's handshake that is under way.
+pub(crate) struct ClientHandshake {
+    seal: Seal,
+    verdict: Verdict,
+    /// Nothing has come yet.
+    is_first: bool,
+}
 
 /// Why a stream is not secure.
 #[derive(Debug, thiserror::Error)]
@@ -74,40 +85,60 @@ fn is_final(error: &rustls::Error) -> bool {
 impl ControlStream {
     /// As the client, before `deadline`. The end of the handshake is left to leave with what is sent first.
     pub(crate) fn connect_tls(&mut self, side: ClientSide, deadline: Instant) -> Result<(), HandshakeError> {
+        let mut handshake = self.begin_tls(side);
+        self.shake_hands(&mut handshake, deadline)?;
+        self.settle_tls(handshake)
+    }
+
+    /// Begins a handshake as the client: nothing has left yet.
+    pub(crate) fn begin_tls(&mut self, side: ClientSide) -> ClientHandshake {
         let (connection, verdict) = side.split();
         let mut seal = Seal::from(connection);
         if verdict.is_by_certificate() {
             seal = seal.certified();
         }
         seal.drain(self.buffers().1);
-        let mut is_first = true;
-        while seal.is_handshaking() {
+        ClientHandshake { seal, verdict, is_first: true }
+    }
+
+    /// Goes on with it, to its end or until `deadline`. After [`StreamError::TimedOut`] it may be gone on with.
+    pub(crate) fn shake_hands(
+        &mut self,
+        handshake: &mut ClientHandshake,
+        deadline: Instant,
+    ) -> Result<(), HandshakeError> {
+        while handshake.seal.is_handshaking() {
             // A server that turns clients away may have closed: what it said first says more.
             let written = self.write_all(deadline);
             let bytes = match self.read_raw(deadline) {
                 Ok(bytes) => bytes,
                 Err(error) => return Err(written.err().unwrap_or(error).into()),
             };
-            if is_first && is_clear(&bytes) {
+            if handshake.is_first && is_clear(&bytes) {
                 self.buffers().0.extend_from_slice(&bytes);
-                return Err(self.refused_in_clear(deadline));
+                return Err(self.refused_in_clear(Instant::now() + REFUSAL));
             }
-            if is_first && !is_record(&bytes) {
+            if handshake.is_first && !is_record(&bytes) {
                 return Err(HandshakeError::NoTls);
             }
-            is_first = false;
+            handshake.is_first = false;
             let (incoming, outgoing) = self.buffers();
-            if let Err(error) = seal.open(&bytes, incoming, outgoing) {
+            if let Err(error) = handshake.seal.open(&bytes, incoming, outgoing) {
                 self.alert();
-                return Err(match verdict.distrust() {
+                return Err(match handshake.verdict.distrust() {
                     Some(distrust) => HandshakeError::Distrust(distrust),
                     None if is_final(&error) => HandshakeError::Disagreed(error),
                     None => StreamError::Tls(error).into(),
                 });
             }
         }
-        verdict.accept()?;
-        self.set_seal(seal);
+        Ok(())
+    }
+
+    /// Takes a handshake over that is whole.
+    pub(crate) fn settle_tls(&mut self, handshake: ClientHandshake) -> Result<(), HandshakeError> {
+        handshake.verdict.accept()?;
+        self.set_seal(handshake.seal);
         Ok(())
     }
 

@@ -20,6 +20,7 @@ pub(crate) mod patience;
 pub(crate) mod peer_json;
 pub(crate) mod proxy;
 pub(crate) mod refusal;
+pub(crate) mod secured;
 pub(crate) mod slots;
 pub(crate) mod tls;
 pub(crate) mod tunnel_stream;

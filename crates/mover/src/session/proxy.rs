@@ -34,10 +34,10 @@ pub(crate) enum Answer {
     Illegal,
 }
 
-/// Connects to `server` through `proxy`.
-pub(crate) fn connect(proxy: &Proxy, server: &Server) -> Result<TcpStream, MoveError> {
+/// Connects to `server` through `proxy`, with packets of at most `packet` bytes, if that is given.
+pub(crate) fn connect(proxy: &Proxy, server: &Server, packet: Option<u16>) -> Result<TcpStream, MoveError> {
     let at = Server::new(proxy.host.clone(), proxy.port);
-    let tcp = dial(&at).map_err(|error| MoveError::Unreachable {
+    let tcp = dial(&at, packet).map_err(|error| MoveError::Unreachable {
         server: server.clone(),
         detail: format!("the proxy {proxy} cannot be reached: {error}"),
     })?;
@@ -274,7 +274,7 @@ mod tests {
 
     fn through(scheme: &str, port: u16, host: &str) -> Result<TcpStream, MoveError> {
         let (scheme, user) = scheme.split_once(' ').unwrap_or((scheme, ""));
-        connect(&format!("{scheme}://{user}127.0.0.1:{port}").parse().unwrap(), &Server::new(host, 443))
+        connect(&format!("{scheme}://{user}127.0.0.1:{port}").parse().unwrap(), &Server::new(host, 443), None)
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub(crate) fn open(
     net: &NetOptions,
     token: u128,
 ) -> Result<ControlStream, MoveError> {
-    let mut session = Session::connect_at(server, Some(address), SessionRole::Tunnel, Wanted::no_data(&net.trust))?;
+    let wanted = Wanted { mtu: net.mtu, ..Wanted::no_data(&net.trust) };
+    let mut session = Session::connect_at(server, Some(address), SessionRole::Tunnel, wanted)?;
     session.send(&Frame::AttachTunnel { token })?;
     Ok(session.stream)
 }

@@ -26,5 +26,5 @@ pub use namespace::{EndedChild, Namespaces, reap_child, unshare};
 pub(crate) use option::{option, set_option};
 pub(crate) use slice::{set_idle, set_slice};
 pub(crate) use switches::{Switch, SwitchRing};
-pub use tcp::{TcpCounts, limit_pacing, limit_unsent, tcp_counts};
+pub use tcp::{TcpCounts, limit_pacing, limit_packets, limit_unsent, tcp_counts};
 pub(crate) use usage::voluntary_switches;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{c_int, c_void, socklen_t, tcp_info};
@@ -53,6 +54,20 @@ pub fn tcp_counts(socket: impl AsFd) -> io::Result<TcpCounts> {
 pub fn limit_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Has connections of `socket` use packets of at most `bytes`, both ways (TCP_MAXSEG): what is asked before it connects
+/// or listens is told to the peer too. `ip` is the address that it connects to or listens on.
+///
+/// # Errors
+/// When it is no socket of TCP.
+pub fn limit_packets(socket: impl AsFd, ip: IpAddr, bytes: u16) -> io::Result<()> {
+    /// What the kernel takes.
+    const SEGMENTS: std::ops::RangeInclusive<c_int> = 88..=32_767;
+    // Options of TCP count as data (RFC 6691).
+    let headers: u16 = if ip.is_ipv4() { 40 } else { 60 };
+    let segment = c_int::from(bytes.saturating_sub(headers)).clamp(*SEGMENTS.start(), *SEGMENTS.end());
+    set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, segment)
 }
 
 /// Has the connection behind `socket` send no more than `bytes` a second, in whatever its own law allows; `None`: has its
