@@ -35,6 +35,7 @@ const RULES: &[&str] = &[
     "crates/protocols/src/udt/PROTOCOL.md",
     "crates/transport/src/kit/WIRE.md",
     "crates/udp/src/seal/PROTOCOL.md",
+    "docs/coming-from.md",
     "docs/doctor.md",
     "docs/exit-codes.md",
     "docs/filesystems.md",
@@ -76,18 +77,6 @@ const DIRTY: &[&str] = &[
     "bench/results/2026-11-24-sealed-vm-2-core-x86_64.json",
     "bench/results/2026-11-25-reads-vm-2-core-x86_64.json",
     "bench/results/2026-11-25-remote-vm-2-core-x86_64.json",
-    "results/beyond/rbudp-model/sim.json",
-    "results/eval-2004/patterns/sim.json",
-    "results/eval-2004/table3/sim.json",
-    "results/eval-2004/table4/sim.json",
-    "results/gtp-2004/table2/sim.json",
-    "results/gtp-2004/table3/sim.json",
-    "results/gtp-2004/table4/sim.json",
-    "results/gtp-2004/table5/sim.json",
-    "results/udt-2004/table2/sim.json",
-    "results/udt-2004/table4/sim.json",
-    "results/udt-2004/table6/sim.json",
-    "results/udt-2004/table7/sim.json",
 ];
 /// What documents name that benchmarks make.
 const MADE: &[&str] = &["bench/work/remote/bin/python"];
