@@ -165,7 +165,7 @@ impl Scope {
                 continue;
             };
             wrong.extend(self.cover(text.trim()));
-            wrong.extend(differs(text, expressions, &[&kept]).map(|what| format!("'{}': {what}", text.trim())));
+            wrong.extend(differs(text, expressions, &[&*kept]).map(|what| format!("'{}': {what}", text.trim())));
         }
         wrong
     }
@@ -211,7 +211,7 @@ impl Scope {
                 if !piece.text.contains(|c: char| c.is_ascii_digit()) {
                     continue;
                 }
-                let differs = select(of_row, &[&kept]).map(|of_row| differs(&piece.text, of_column, &of_row));
+                let differs = select(of_row, &[&*kept]).map(|of_row| differs(&piece.text, of_column, &of_row));
                 let differs = differs.unwrap_or_else(Some);
                 wrong.extend(differs.map(|what| format!("row '{row_name}', column '{name}': {what}")));
                 piece.covered.push((0, piece.text.len()));
