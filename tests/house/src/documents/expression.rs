@@ -2,8 +2,9 @@
 //!
 //! A path gives all values that it leads to: through a list it goes to each element, or to those that the conditions in
 //! brackets choose (`=`, `!=`, `~` for "has in it"). `+ - * /` take one value, or as many on both sides. `min`, `max`,
-//! `mean`, `median`, `sum` and `count` make one value of many; `abs` keeps them apart. What leads through anything that says of itself that it
-//! is not valid is refused. `ratio(KEY: PATH, PATH):NAME` divides what has the same key, in valid pairs alone.
+//! `mean`, `median`, `sum` and `count` make one value of many; `abs` keeps them apart. What leads through anything that
+//! says of itself that it is not valid is refused. `ratio(KEY: PATH, PATH):NAME` divides what has the same key, in valid
+//! pairs alone.
 
 use serde_json::Value;
 

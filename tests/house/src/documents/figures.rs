@@ -25,6 +25,9 @@ use super::expression::{evaluate, select};
 use super::markdown::{Kind, Part, parse, prose};
 use super::results::Results;
 
+/// How the fault ends of a figure that no comment has.
+pub const UNACCOUNTED: &str = "is neither compared with a kept result nor given";
+
 /// What is wrong with the figures of a document, as `LINE: WHAT`.
 pub fn violations(document: &str, results: &Results) -> Vec<String> {
     let parts = parse(document);
@@ -102,7 +105,7 @@ impl Scope {
             for (from, to) in figures {
                 if !piece.covered.iter().any(|(start, end)| *start <= from && to <= *end) {
                     let figure = &piece.text[from..to];
-                    found.push(format!("{}: '{figure}' is neither compared with a kept result nor given", piece.line));
+                    found.push(format!("{}: '{figure}' {UNACCOUNTED}", piece.line));
                 }
             }
         }
@@ -162,7 +165,7 @@ impl Scope {
                 continue;
             };
             wrong.extend(self.cover(text.trim()));
-            wrong.extend(differs(text, expressions, &[&kept]).map(|what| format!("'{}': {what}", text.trim())));
+            wrong.extend(differs(text, expressions, &[&*kept]).map(|what| format!("'{}': {what}", text.trim())));
         }
         wrong
     }
@@ -208,7 +211,7 @@ impl Scope {
                 if !piece.text.contains(|c: char| c.is_ascii_digit()) {
                     continue;
                 }
-                let differs = select(of_row, &[&kept]).map(|of_row| differs(&piece.text, of_column, &of_row));
+                let differs = select(of_row, &[&*kept]).map(|of_row| differs(&piece.text, of_column, &of_row));
                 let differs = differs.unwrap_or_else(Some);
                 wrong.extend(differs.map(|what| format!("row '{row_name}', column '{name}': {what}")));
                 piece.covered.push((0, piece.text.len()));
@@ -236,6 +239,9 @@ fn differs(text: &str, expressions: &str, root: &[&Value]) -> Option<String> {
         return Some(format!("{} numbers have {} expressions", numbers.len(), expressions.len()));
     }
     numbers.into_iter().zip(expressions).find_map(|(number, expression)| {
+        if evaluate(expression, &[&Value::Null]).is_ok() {
+            return Some(format!("'{}' has nothing of a kept result", expression.trim()));
+        }
         let value = match evaluate(expression, root) {
             Ok(values) if values.len() == 1 => values[0],
             Ok(values) => return Some(format!("'{}' gives {} values", expression.trim(), values.len())),
@@ -366,6 +372,12 @@ mod tests {
         let found = of_run("It takes 1.2 s.", "1.3 s = rows[who=a].seconds");
         assert_eq!(found[0], "3: '1.3 s' is not in the text above");
         assert_eq!(found[1], "1: '1.2 s' is neither compared with a kept result nor given");
+    }
+
+    #[test]
+    fn a_figure_beside_itself_is_not_compared() {
+        let found = of_run("It takes 1.3 s.", "1.3 s = 1.3");
+        assert_eq!(found, ["3: '1.3 s': '1.3' has nothing of a kept result"]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Kept results, as documents may quote them.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::Value;
 
@@ -9,19 +11,24 @@ use serde_json::Value;
 pub struct Results {
     files: BTreeMap<String, String>,
     version: u64,
+    /// What was read before: a document quotes the same file many times.
+    read: RefCell<BTreeMap<String, Rc<Value>>>,
 }
 
 impl Results {
     /// Kept results, and the version of the form that `inhaul lab` keeps its own in.
     pub fn new(files: BTreeMap<String, String>, version: u64) -> Self {
-        Self { files, version }
+        Self { files, version, read: RefCell::default() }
     }
 
     /// The result that is kept there.
     ///
     /// # Errors
     /// When there is none, when it is outdated, or when it is damaged.
-    pub fn get(&self, path: &str) -> Result<Value, String> {
+    pub fn get(&self, path: &str) -> Result<Rc<Value>, String> {
+        if let Some(value) = self.read.borrow().get(path) {
+            return Ok(Rc::clone(value));
+        }
         let text = self.files.get(path).ok_or_else(|| format!("there is no kept result {path}"))?;
         if let Some(newer) = self.newer(path) {
             return Err(format!("{path} is outdated: {newer} is of the same benchmark"));
@@ -29,7 +36,11 @@ impl Results {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("{path} is damaged: {error}"))?;
         match value.get("kept_version").map(|version| version.as_u64() == Some(self.version)) {
             Some(false) => Err(format!("{path} is outdated: results are kept in form {} now", self.version)),
-            _ => Ok(value),
+            _ => {
+                let value = Rc::new(value);
+                self.read.borrow_mut().insert(path.to_owned(), Rc::clone(&value));
+                Ok(value)
+            }
         }
     }
 
