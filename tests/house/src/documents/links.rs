@@ -115,7 +115,7 @@ impl Repository {
 
 /// Where links and pictures lead.
 fn targets(text: &str) -> Vec<&str> {
-    let outside = |before: &str| before.matches('`').count() % 2 == 0;
+    let outside = |before: &str| before.matches('`').count().is_multiple_of(2);
     let after = |start: &'static str, end: char| {
         text.match_indices(start).filter(move |(at, _)| outside(&text[..*at])).filter_map(move |(at, _)| {
             let rest = &text[at + start.len()..];
