@@ -127,7 +127,7 @@ pub fn cut(text: &str, columns: usize) -> String {
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in text.split(' ') {
+    for word in words(text) {
         let wide = width(word);
         if used > 0 && used + 1 + wide > columns {
             lines.push(String::new());
@@ -143,6 +143,22 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
         used += wide;
     }
     lines
+}
+
+/// The words of a text. What stands in quotes is one: a command that goes on in another line cannot be pasted.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let line = rest?;
+        let inside = line.find(|c| c != '(').filter(|&at| line[at..].starts_with('\'')).map(|at| at + 1);
+        let is_end = |at: usize| !line[at + 1..].starts_with(char::is_alphanumeric);
+        let closed =
+            inside.and_then(|from| line[from..].match_indices('\'').map(|(at, _)| from + at).find(|&at| is_end(at)));
+        let from = closed.unwrap_or(0);
+        let end = line[from..].find(' ').map(|at| from + at);
+        rest = end.map(|end| &line[end + 1..]);
+        Some(&line[..end.unwrap_or(line.len())])
+    })
 }
 
 /// Cells of fixed widths and words behind them, which go on below where they began. For rows that are printed while
@@ -210,6 +226,18 @@ mod tests {
         assert_eq!((cut("abc", 3), cut("abc", 2), cut("abc", 0)), ("abc".into(), "a…".into(), String::new()));
         assert_eq!(padded("\u{6771}", 4, Align::Right), "  \u{6771}");
         assert_eq!(padded("abc", 2, Align::Left), "abc");
+    }
+
+    #[test]
+    fn quotes_are_not_parted() {
+        let parted = |text: &str| words(text).collect::<Vec<_>>().join("|");
+        assert_eq!(
+            parted("the host's key: 'inhaul key show' (or 'a b'), x"),
+            "the|host's|key:|'inhaul key show'|(or|'a b'),|x"
+        );
+        assert_eq!(parted("'it's a name' 'open"), "'it's a name'|'open");
+        assert_eq!(parted("'' a  b "), "''|a||b|");
+        assert_eq!(wrapped("say 'a b c d' now", 8), ["say", "'a b c d'", "now"]);
     }
 
     #[test]

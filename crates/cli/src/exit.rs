@@ -7,7 +7,9 @@ use inhaul_mover::{ErrorKind, ErrorReport, MoveError, printable, without_secrets
 use serde::Serialize;
 
 use crate::hint::{Hint, Next};
+use crate::logs::is_journal;
 use crate::output::{self, announce, say, to_json};
+use crate::terminal::by_words;
 use crate::wrong::Wrong;
 
 /// All data has come and is verified.
@@ -96,18 +98,19 @@ impl Failure {
         };
         let (message, hint) = (message.map(shown), hint.map(shown));
         if let Some(message) = &message {
-            say(&format!("inhaul: {message}"));
+            say(&by_words(&format!("inhaul: {message}")));
         }
         let command = command.and_then(|command| match *command {
             Suggestion::Line(line) => Some(line),
             Suggestion::After(next) => next.hint(&std::env::args_os().collect::<Vec<_>>()),
         });
-        if let Some(command) = command {
-            // As it can be pasted: with a ticket that the user has written in the line that has failed.
+        // As it can be pasted: with a ticket that the user has written in the line that has failed. So it is for people,
+        // and neither for programs nor for the journal.
+        if let Some(command) = command.filter(|_| !json && !is_journal()) {
             say(&format!("Try:\n  {command}"));
         }
         if let Some(hint) = hint {
-            say(&hint);
+            say(&by_words(&hint));
         }
         if json && !reported {
             announce(&to_json(&Failed::new(code, message.unwrap_or_default())));

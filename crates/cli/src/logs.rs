@@ -75,7 +75,7 @@ enum Style {
 }
 
 /// Whether standard error is the journal: `JOURNAL_STREAM` has its device and inode (systemd.exec(5)).
-fn is_journal() -> bool {
+pub(crate) fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let Ok(own) = rustix::fs::fstat(std::io::stderr()) else { return false };
     stream == format!("{}:{}", own.st_dev, own.st_ino)

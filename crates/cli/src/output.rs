@@ -62,9 +62,9 @@ pub(crate) fn ask_on_stderr(question: &str) {
     let _ = err.write_all(printable_lines(question).as_bytes()).and_then(|()| err.flush());
 }
 
-/// Prints a message on standard error, on one line whatever is in it.
+/// Prints a message on standard error: on one line whatever is in it, but for a terminal, which gets it by whole words.
 pub(crate) fn warn(message: &str) {
-    say(&format!("inhaul: {}", printable(message.as_bytes())));
+    say(&terminal::by_words(&format!("inhaul: {}", printable(message.as_bytes()))));
 }
 
 /// One line of JSON. Our own structures always have one: their keys are strings and their numbers are finite. What a

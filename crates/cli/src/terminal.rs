@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use inhaul_base::table::{cut, width};
+use inhaul_base::table::{cut, width, wrapped};
 use inhaul_mover::printable;
 
 /// How large a terminal is, in characters.
@@ -87,6 +87,17 @@ pub(crate) fn clear() {
     if let Some(lines) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {
         print(&lines.erase(Size::now()));
     }
+}
+
+/// The text in lines that fit on the terminal, if standard error is one. What is in quotes is not parted.
+pub(crate) fn by_words(text: &str) -> String {
+    if !std::io::stderr().is_terminal() {
+        return text.to_owned();
+    }
+    let columns = Size::now().columns;
+    // Lines that begin with blanks are laid out already.
+    let lines = |line: &str| if line.starts_with(' ') { vec![line.to_owned()] } else { wrapped(line, columns) };
+    text.lines().flat_map(lines).collect::<Vec<_>>().join("\n")
 }
 
 /// Prints a line on standard error, above the lines that are drawn there if there are any.

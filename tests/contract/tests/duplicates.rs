@@ -98,16 +98,17 @@ fn copies_behind_the_bottleneck_change_nothing_but_their_count() {
 
 #[test]
 fn copies_before_the_bottleneck_cost_their_place_in_it_and_leave_the_shares_fair() {
-    let seeds = if inhaul_contract_tests::is_long() { 1..=3 } else { 1..=1 };
+    // What one seed has of fairness says little: laws that are slow to share are looked at by the mean of three.
+    let shares = if inhaul_contract_tests::is_long() { &SHARES[..] } else { &SHARES[..1] };
     for protocol in protocols() {
         let measured = |duplication| {
-            seeds.clone().map(|seed| Measured::of(&Spec { duplication, ..scene(protocol, seed) })).collect::<Vec<_>>()
+            (1..=3).map(|seed| Measured::of(&Spec { duplication, ..scene(protocol, seed) })).collect::<Vec<_>>()
         };
         let goodput = |runs: &[Measured]| mean(runs.iter().map(Measured::goodput));
         let fairness = |runs: &[Measured]| mean(runs.iter().map(|run| jain(&run.rates)));
         let plain = measured(0.0);
         let (plain_goodput, plain_fairness) = (goodput(&plain), fairness(&plain));
-        for share in SHARES {
+        for &share in shares {
             let copied = measured(share);
             let (name, part) = (protocol.name, goodput(&copied) * (1.0 + share) / plain_goodput);
             let fair = fairness(&copied);

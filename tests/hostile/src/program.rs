@@ -61,10 +61,15 @@ fn is_of_today(program: &Path) -> bool {
     true
 }
 
-/// The directory of the keys of this process's tests.
+/// The directory of the keys of this test. Tests share none: the port of a server that has ended may be another one's
+/// soon, and that has another key.
 fn state() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.with_file_name(format!("hostile-state-{}", std::process::id()))
+    let tests = std::env::current_exe().unwrap();
+    let tests = tests.with_file_name(format!("hostile-state-{}", std::process::id()));
+    // Threads that a test has started have no name.
+    let test = std::thread::current().name().unwrap_or("threads").replace("::", "-");
+    std::fs::create_dir_all(&tests).unwrap();
+    tests.join(test)
 }
 
 /// A command line of the program, before it is started.

@@ -198,7 +198,7 @@ fn tokens_come_from_files_and_variables_and_stand_in_no_message() {
         vec!["get", "x", &secret],
         vec!["put", &secret, &secret],
         vec!["ls", &secret, &secret, "--json"],
-        vec!["bench", &secret],
+        vec!["bench", &secret, "-P", "0"],
         vec!["doctor", "a", &secret],
         vec!["serve", "--listen", &secret, "x"],
         vec![&secret],
@@ -206,8 +206,13 @@ fn tokens_come_from_files_and_variables_and_stand_in_no_message() {
     ] {
         let refused = inhaul(&words).finish(PATIENCE);
         assert_eq!(refused.code, Some(USAGE), "{words:?}: {}", refused.summary());
-        assert!(!refused.stderr.is_empty() && !refused.stderr.contains(token), "{}", refused.stderr);
+        // The line that is to be pasted has the user's own words, and is for people alone.
+        let (said, pasted) = refused.stderr.split_once("Try:\n").unwrap_or((&refused.stderr, ""));
+        let after = pasted.lines().skip(1).collect::<String>();
+        assert!(!said.is_empty() && !said.contains(token) && !after.contains(token), "{}", refused.stderr);
         assert!(!refused.stdout.contains(token), "{}", refused.stdout);
+        let to_program = inhaul(&words).arg("--json").finish(PATIENCE);
+        assert!(!to_program.stderr.contains(token) && !to_program.stdout.contains(token), "{}", to_program.summary());
     }
     figures("wrong command lines with a ticket", "ten kinds; no message has the token");
 }

@@ -14,9 +14,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The commands that connect to servers.
 pub(crate) const CONNECTING: [&str; 7] = ["GET", "PLAN", "PUT", "COPY", "LS", "DOCTOR", "BENCH"];
 
-/// The directory of the keys of this process's tests.
+/// The directory of the keys of this test. Tests share none: the port of a server that has ended may be another one's
+/// soon, and that has another key.
 pub(crate) fn state() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}", std::process::id()))
+    let tests = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}", std::process::id()));
+    // Threads that a test has started have no name.
+    let test = std::thread::current().name().unwrap_or("threads").replace("::", "-");
+    std::fs::create_dir_all(&tests).unwrap();
+    tests.join(test)
 }
 
 /// The program under test.

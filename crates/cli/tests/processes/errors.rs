@@ -129,7 +129,7 @@ fn nonsense_is_2() {
         &["get", "inhaul://a/f", ".", "--nonsense"][..],
         &["get", "inhaul://a/f", ".", "--set", "no-value"],
         &["get", "inhaul://a/f", ".", "--set", "no-such-parameter=1"],
-        &["get", "a:1/f", "."],
+        &["get", "a:70000/f", "."],
         &["get", "inhaul://a:0/f", "."],
         &["get", "inhaul://a/f", ".", "--rate", "fast"],
         &["get", "inhaul://127.0.0.1/f", "inhaul://127.0.0.1/g"],
