@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::rand;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -160,14 +161,14 @@ fn give(made: &File, parent: &File) -> io::Result<()> {
     std::os::unix::fs::fchown(made, Some(parent.uid()), Some(parent.gid()))
 }
 
-/// A file beside `path`, for its user alone, that nobody else writes.
+/// A file beside `path`, for its user alone, that nobody else writes: no other thread, process or container.
 fn beside(path: &Path) -> Result<(PathBuf, File), FileError> {
     make_parent(path)?;
+    let mut chance = [0; 8];
+    rand::fill(&mut chance).map_err(|_| failed(path)(io::Error::other("the system has no random numbers")))?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
+    name.push(format!(".new-{:016x}", u64::from_le_bytes(chance)));
     let path = path.with_file_name(name);
-    // One that an earlier process of this number has left.
-    let _ = std::fs::remove_file(&path);
     let file = make_file(&path, OFlags::empty()).map_err(failed(&path))?;
     Ok((path, file))
 }
@@ -261,6 +262,24 @@ mod tests {
         assert!(read(&path, 4, Others::Read).unwrap_err().to_string().contains("longer than 4 bytes"));
         assert!(read(&dir.path().join("none"), 4, Others::Read).unwrap().is_none());
         assert!(read_secret(&dir.path().join("none"), 4).is_err());
+    }
+
+    #[test]
+    fn of_many_who_make_a_file_at_once_one_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/file");
+        let made = std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..16)
+                .map(|k| {
+                    scope.spawn({
+                        let path = &path;
+                        move || make(path, &format!("{k}")).unwrap()
+                    })
+                })
+                .collect();
+            makers.into_iter().map(|maker| maker.join().unwrap()).filter(|&made| made).count()
+        });
+        assert_eq!((made, std::fs::read_dir(path.parent().unwrap()).unwrap().count()), (1, 1));
     }
 
     #[test]
