@@ -204,7 +204,10 @@ def test_a_sweep_is_the_same_wherever_it_runs() -> None:
     metrics = here.metrics()
     assert metrics["topology.star.access.loss"].tolist() == ["0 %", "0 %", "1 %", "1 %"] * 2
     assert metrics["case"].iloc[2] == "protocol = gtp, loss = 1 %"
-    assert len(set(metrics["trace"])) == 8, "each seed makes a run of its own"
+    # A seed makes a run of its own where there is chance, and loss alone is chance here.
+    trace = metrics.groupby("topology.star.access.loss")["trace"]
+    assert trace.nunique()["1 %"] == 4, metrics
+    assert metrics["seed"].tolist() == [7, 8] * 4
 
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as processes:
         spread = lab.sweep(star(), GRID, seed=7, client=processes, progress=told.append)

@@ -66,8 +66,12 @@ fn not_here(text: &str) -> Result<(), Wrong> {
         return Ok(());
     }
     let what = if Path::new(text).is_dir() { "directory" } else { "file" };
-    let wrong = Wrong::new(format!("'{text}' is a local {what}; if it is a host, write {SCHEME}{text}"));
-    Err(wrong)
+    // No host's name begins like this.
+    let meant = match text.starts_with(['/', '.']) {
+        true => String::new(),
+        false => format!("; if it is a host, write {SCHEME}{text}"),
+    };
+    Err(Wrong::new(format!("'{text}' is a local {what}{meant}")))
 }
 
 /// The whole address that `text` means.
