@@ -94,6 +94,13 @@ fn whole(text: &str) -> Result<String, Wrong> {
         Some((scheme, rest)) if rest.starts_with("//") => return Err(of_other_scheme(text, plain, scheme, &rest[2..])),
         _ => (plain, false),
     };
+    // A URL whose scheme was left out, with the slashes before its host.
+    let behind_slashes =
+        plain.strip_prefix("//").filter(|rest| rest.starts_with(|c: char| c.is_alphanumeric() || c == '['));
+    if let Some(rest) = behind_slashes {
+        let right = format!("{SCHEME}{rest}");
+        return Err(suggest(format!("'{}' begins with slashes: it needs {SCHEME}", shown(plain)), text, &right));
+    }
     if !is_whole && (rest.is_empty() || rest.starts_with(['/', '.', '~', '-'])) {
         let looks = "an address is HOST[:PORT]/PATH, with the ticket that the server prints behind a '#'";
         return Err(Wrong::new(format!("'{}' is no address: {looks}", shown(plain))));
@@ -103,20 +110,91 @@ fn whole(text: &str) -> Result<String, Wrong> {
         let right = format!("{SCHEME}{host}{path}");
         return Err(suggest(format!("'{}' has a user: inhaul has none, and needs no ssh", shown(plain)), text, &right));
     }
-    if hosts.parse::<Ipv6Addr>().is_ok() {
-        let right = format!("{SCHEME}[{hosts}]{path}");
-        return Err(suggest(format!("'{hosts}' needs brackets"), text, &right));
+    match misread(text, plain, hosts, path, is_whole) {
+        Some(wrong) => Err(wrong),
+        None => Ok(format!("{SCHEME}{rest}")),
     }
-    match hosts.split_once(':') {
-        // As scp and rsync write it.
-        Some((host, behind)) if !hosts.starts_with('[') && !hosts.contains(',') && !is_port(behind) => {
-            let path = format!("{behind}{path}");
-            let right = format!("{SCHEME}{host}/{}", path.trim_start_matches([':', '/']));
-            let why = if is_whole { format!("'{behind}' is no port") } else { "scp's form is not inhaul's".to_owned() };
-            Err(suggest(format!("'{}': {why}", shown(plain)), text, &right))
+}
+
+/// What is wrong with servers that are written as other programs read them, with a `path` or a ticket behind them.
+fn misread(text: &str, plain: &str, hosts: &str, path: &str, is_whole: bool) -> Option<Wrong> {
+    let misread: Vec<Option<Misread<'_>>> = hosts.split(',').map(Misread::of).collect();
+    let first = misread.iter().flatten().next()?;
+    let message = match first {
+        Misread::Ipv6 { host, .. } => format!("'{host}' needs brackets"),
+        Misread::Behind { behind, .. } if is_whole => format!("'{}': '{behind}' is no port", shown(plain)),
+        Misread::Behind { .. } => format!("'{}': scp's form is not inhaul's", shown(plain)),
+        Misread::TwoPorts => return Some(Wrong::new(format!("'{}' has two ports: write one", shown(plain)))),
+    };
+    // Behind the last host, scp's form has the beginning of the path.
+    let mut right: Vec<String> = Vec::new();
+    let mut begins = "";
+    for (part, misread) in hosts.split(',').zip(&misread) {
+        let (server, behind) = match misread {
+            None => (part.to_owned(), ""),
+            Some(Misread::Ipv6 { host, behind: "" }) => (format!("[{host}]"), ""),
+            Some(Misread::Ipv6 { host, behind }) => (format!("[{host}]:{behind}"), ""),
+            Some(Misread::Behind { server, behind }) => ((*server).to_owned(), behind.trim_start_matches(':')),
+            Some(Misread::TwoPorts) => return Some(Wrong::new(message)),
+        };
+        right.push(server);
+        begins = behind;
+    }
+    let path = if begins.is_empty() && !path.starts_with('/') { path.to_owned() } else { format!("/{begins}{path}") };
+    let slashes = path.len() - path.trim_start_matches('/').len();
+    let right = format!("{SCHEME}{}{}", right.join(","), &path[slashes.saturating_sub(1)..]);
+    Some(suggest(message, text, &right))
+}
+
+/// A server that is written as other programs read it.
+enum Misread<'t> {
+    /// An IPv6 address without its brackets, and what stands behind it and a colon.
+    Ipv6 { host: &'t str, behind: &'t str },
+    /// A server, with a port if it has one, and what stands behind it and a colon: the beginning of a path.
+    Behind { server: &'t str, behind: &'t str },
+    /// Two numbers behind two colons.
+    TwoPorts,
+}
+
+impl<'t> Misread<'t> {
+    /// `None`: it is read as it was meant.
+    fn of(part: &'t str) -> Option<Self> {
+        if let Some((host, behind)) = without_brackets(part) {
+            return Some(Self::Ipv6 { host, behind });
         }
-        _ => Ok(format!("{SCHEME}{rest}")),
+        let host = match part.strip_prefix('[') {
+            Some(rest) => 1 + rest.find(']')? + 1,
+            None => part.find(':').unwrap_or(part.len()),
+        };
+        let behind = part[host..].strip_prefix(':')?;
+        if is_port(behind) {
+            return None;
+        }
+        match behind.split_once(':') {
+            Some((port, path)) if is_port(port) && is_port(path) => Some(Self::TwoPorts),
+            // The port is one: what stands behind the second colon is a path.
+            Some((port, path)) if is_port(port) => {
+                Some(Self::Behind { server: &part[..host + 1 + port.len()], behind: path })
+            }
+            _ => Some(Self::Behind { server: &part[..host], behind }),
+        }
     }
+}
+
+/// An IPv6 address that has no brackets, and what stands behind it and a colon: a port or a path.
+fn without_brackets(part: &str) -> Option<(&str, &str)> {
+    let is_ipv6 = |host: &str| host.parse::<Ipv6Addr>().is_ok();
+    // An address of a link ends with its interface, in which no colon can stand.
+    if let Some((address, zone)) = part.split_once('%') {
+        let (zone, behind) = zone.split_once(':').unwrap_or((zone, ""));
+        return is_ipv6(address).then(|| (&part[..address.len() + 1 + zone.len()], behind));
+    }
+    if is_ipv6(part) {
+        return Some((part, ""));
+    }
+    // What is too long for a group of an address is a port; what is no number begins a path.
+    let (host, behind) = part.rsplit_once(':')?;
+    (host.contains(':') && is_ipv6(host)).then_some((host, behind))
 }
 
 /// Whether it is meant as a port, right or wrong.
@@ -124,16 +202,24 @@ fn is_port(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// The ports that servers of other protocols have unless another one is written: `inhaul serve` is not there.
+const PORTS_OF_OTHERS: [&str; 5] = ["21", "22", "80", "443", "873"];
+
 /// An address of another protocol.
 fn of_other_scheme(text: &str, plain: &str, scheme: &str, rest: &str) -> Wrong {
     let message = format!("'{}' is no address of inhaul: {scheme} is not supported", shown(plain));
-    if !matches!(scheme, "http" | "https" | "ftp" | "ssh" | "scp" | "sftp" | "rsync" | "udt" | "tcp" | "udp") {
+    let names =
+        ["http", "https", "ftp", "ftps", "ssh", "scp", "sftp", "rsync", "udt", "tcp", "udp", "dav", "davs", "gsiftp"];
+    if !names.iter().any(|name| scheme.eq_ignore_ascii_case(name)) {
         return Wrong::new(message);
     }
     let (hosts, path) = rest.find(['/', '#']).map_or((rest, ""), |at| rest.split_at(at));
     let host = hosts.rsplit('@').next().unwrap_or(hosts);
-    // The port is that of the other protocol's server.
-    let host = if host.starts_with('[') { host } else { host.split(':').next().unwrap_or(host) };
+    // A port that was written is where 'inhaul serve' is, but for one that says no more than the scheme does.
+    let host = match host.rsplit_once(':') {
+        Some((name, port)) if PORTS_OF_OTHERS.contains(&port) && !path.contains('#') => name,
+        _ => host,
+    };
     suggest(format!("{message}; 'inhaul serve' must run there"), text, &format!("{SCHEME}{host}{path}"))
 }
 
@@ -154,8 +240,16 @@ fn explained(error: &SourceError, text: &str, whole: &str) -> Wrong {
             }
         }
         SourceError::Port(_) => {
-            let host = hosts.rsplit_once(':').map_or(hosts, |(host, _)| host);
-            format!("{SCHEME}{host}{}", whole.strip_prefix(&format!("{SCHEME}{hosts}")).unwrap_or_default())
+            // The ports of other mirrors stay.
+            let of_no_port = |part: &str| matches!(part.parse::<Server>(), Err(SourceError::Port(_)));
+            let part = |part| match (of_no_port(part), part.rsplit_once(':')) {
+                (true, Some((host, _))) => host,
+                _ => part,
+            };
+            let behind = rest.find(['/', '#']).map_or("", |at| &rest[at..]);
+            let ticket = whole.strip_prefix(address).unwrap_or_default();
+            let hosts = hosts.split('#').next().unwrap_or_default().split(',').map(part).collect::<Vec<_>>();
+            format!("{SCHEME}{}{behind}{ticket}", hosts.join(","))
         }
         SourceError::Path(_) => {
             let behind = whole.strip_prefix(address).unwrap_or_default();
@@ -247,7 +341,37 @@ mod tests {
             ("INHAUL://dtn1/x", "inhaul://dtn1/x"),
             ("inhaul:/dtn1/x", "inhaul://dtn1/x"),
             ("inhaul:///dtn1/x", "inhaul://dtn1/x"),
-            ("https://me@dtn1:8443/x", "inhaul://dtn1/x"),
+            ("https://me@dtn1:8443/x", "inhaul://dtn1:8443/x"),
+            ("HTTP://dtn1:5001/x#TICKET", "inhaul://dtn1:5001/x#TICKET"),
+            ("http://dtn1:5001#TICKET", "inhaul://dtn1:5001#TICKET"),
+            ("https://dtn1:443/x", "inhaul://dtn1/x"),
+            ("http://dtn1:80/x#TICKET", "inhaul://dtn1:80/x#TICKET"),
+            ("rsync://dtn1:5001/x", "inhaul://dtn1:5001/x"),
+            ("ssh://me@[::1]:5001/x", "inhaul://[::1]:5001/x"),
+            ("http://dtn1:5001:/x", "inhaul://dtn1:5001/x"),
+            ("dtn1:5001:/x#TICKET", "inhaul://dtn1:5001/x#TICKET"),
+            ("dtn1:5001:x/y", "inhaul://dtn1:5001/x/y"),
+            ("dtn1:5001::x", "inhaul://dtn1:5001/x"),
+            ("dtn1:5001:", "inhaul://dtn1:5001"),
+            ("dtn1:5001:#TICKET", "inhaul://dtn1:5001#TICKET"),
+            ("me@dtn1:5001:/x", "inhaul://dtn1:5001/x"),
+            ("inhaul://dtn1:5001:/x", "inhaul://dtn1:5001/x"),
+            ("inhaul://10.0.0.1:5001::x/y#TICKET", "inhaul://10.0.0.1:5001/x/y#TICKET"),
+            ("dtn1:5001:,dtn2:5002:/x", "inhaul://dtn1:5001,dtn2:5002/x"),
+            ("dtn1:99999,dtn2:5002/x", "inhaul://dtn1,dtn2:5002/x"),
+            ("dtn1:0#TICKET", "inhaul://dtn1#TICKET"),
+            ("[::1]:5001:/x", "inhaul://[::1]:5001/x"),
+            ("[::1]::x/y", "inhaul://[::1]/x/y"),
+            ("me@[::1]:x/y", "inhaul://[::1]/x/y"),
+            ("//dtn1:5001/x#TICKET", "inhaul://dtn1:5001/x#TICKET"),
+            ("fe80::1%eth0/x#TICKET", "inhaul://[fe80::1%eth0]/x#TICKET"),
+            ("fe80::fc:ff:fe00:1%25eth0/x", "inhaul://[fe80::fc:ff:fe00:1%25eth0]/x"),
+            ("me@fe80::1%eth0:/x", "inhaul://[fe80::1%eth0]/x"),
+            ("fe80::1%eth0:5001/x", "inhaul://[fe80::1%eth0]:5001/x"),
+            ("fe80::1:54321/x", "inhaul://[fe80::1]:54321/x"),
+            ("http://fe80::1%eth0/x", "inhaul://[fe80::1%eth0]/x"),
+            ("::1:/x", "inhaul://[::1]/x"),
+            ("dtn1,::1/x", "inhaul://dtn1,[::1]/x"),
             ("sftp://dtn1/x", "inhaul://dtn1/x"),
             ("fe80::1/x", "inhaul://[fe80::1]/x"),
             ("“inhaul://dtn1/x#TICKET”", "inhaul://dtn1/x#TICKET"),
@@ -272,7 +396,20 @@ mod tests {
             assert_eq!(found.mend, Some(expected), "{wrong}: {found}");
             assert!(!found.message.contains(&ticket) && !found.message.contains(&token), "{found}");
         }
-        for text in ["", ".", "./x", "/x", "~/x", "-", "s3://bucket/x", "file:///x", &format!("a/x#{}", &ticket[1..])] {
+        assert!(source("dtn1:5001:5002").unwrap_err().message.contains("two ports"));
+        for text in [
+            "",
+            ".",
+            "./x",
+            "/x",
+            "///x",
+            "dtn1:5001:5002",
+            "~/x",
+            "-",
+            "s3://bucket/x",
+            "file:///x",
+            &format!("a/x#{}", &ticket[1..]),
+        ] {
             assert_eq!(source(text).unwrap_err().mend, None, "{text}");
         }
         assert!(source_not_here(env!("CARGO_MANIFEST_DIR")).unwrap_err().message.contains("is a local directory"));
