@@ -14,6 +14,8 @@ struct Answer {
 pub(crate) enum Fix {
     /// Without the option, and without a number behind it.
     Drop,
+    /// Without the option, if no number stands behind it.
+    DropFlag,
     /// Without the option and the number behind it; there must be one.
     DropNumber,
     /// Without the option and its value.
@@ -30,11 +32,30 @@ pub(crate) enum Fix {
     LastDirectory,
     /// The value as the port of the servers.
     Port,
+    /// The value, if the line has no other place for data to land.
+    OnlyDirectory,
+    /// Without the option and its value, if this is a header of HTTP or the name of a browser.
+    Header,
+    /// Without the option and its value, if this is a user and a password.
+    Credentials,
+    /// The value, if it is one, as the proxy.
+    Proxy,
+    /// A listing, of a line that has no destination.
+    Look,
+    /// The value is put.
+    Upload,
+    /// The value as a token, behind the `#` of the addresses; or as the file that has it.
+    Token,
+    /// The value as the address of a server.
+    Listen,
     /// The option's `--accept-new`, unless a ticket says what server it is.
     Trust,
 }
 
-use Fix::{Drop, DropNumber, DropValue, Flag, Last, LastDirectory, Port, Rate, Rename, Trust};
+use Fix::{
+    Credentials, Drop, DropFlag, DropNumber, DropValue, Flag, Header, Last, LastDirectory, Listen, Look, OnlyDirectory,
+    Port, Proxy, Rate, Rename, Token, Trust, Upload,
+};
 
 const TRANSFERS: &[&str] = &["get", "plan", "put", "copy"];
 const FETCHES: &[&str] = &["get", "plan", "copy"];
@@ -53,6 +74,25 @@ const LIMITS: &[&str] = &[
     "--bitrate",
     "--rate",
     "-b",
+];
+
+/// Options of HTTP, with a value.
+const HEADERS: &[&str] = &[
+    "--header",
+    "--user",
+    "--password",
+    "--user-agent",
+    "--referer",
+    "--cookie",
+    "--cookie-jar",
+    "--load-cookies",
+    "--http-user",
+    "--http-passwd",
+    "--http-password",
+    "--proxy-user",
+    "--request",
+    "--data",
+    "--post-data",
 ];
 
 /// What is said of flags that have a transfer go on.
@@ -122,15 +162,52 @@ const ANSWERS: &[Answer] = &[
     },
     Answer {
         commands: TRANSFERS,
-        options: &["-l", "--links", "-t", "--times", "--perms", "--preserve", "-H", "--hard-links", "-S", "--sparse"],
+        options: &["-l", "--links", "-t", "--times", "--perms", "--preserve", "--hard-links", "-S", "--sparse"],
         text: "links, times, permissions and holes are always kept",
         fixes: &[Drop],
+    },
+    // Of rsync it is about hard links; of curl, a header.
+    Answer {
+        commands: TRANSFERS,
+        options: &["-H"],
+        text: "hard links are always kept. Headers of HTTP mean nothing here: a ticket gives rights",
+        fixes: &[Header, DropFlag],
+    },
+    Answer {
+        commands: &["get", "plan", "put", "copy", "ls"],
+        options: HEADERS,
+        text: "headers, users and cookies of HTTP mean nothing here: a ticket behind the address gives rights",
+        fixes: &[DropValue],
     },
     Answer {
         commands: TRANSFERS,
         options: &["-p"],
         text: "links, times, permissions and holes are always kept. For a port, write inhaul://HOST:5001/PATH",
-        fixes: &[Port, Drop],
+        fixes: &[Port, DropFlag],
+    },
+    Answer {
+        commands: &["ls", "doctor"],
+        options: &["-p", "-P", "--port"],
+        text: "write the port behind its host: inhaul://HOST:5001/PATH",
+        fixes: &[Port],
+    },
+    Answer {
+        commands: &["get", "plan", "put", "copy", "ls", "doctor", "bench"],
+        options: &["--token", "--ticket", "--bearer", "--oauth2-bearer"],
+        text: "a token stands behind the '#' of an address, as in inhaul://HOST/PATH#.TOKEN, or in --token-file FILE",
+        fixes: &[Token],
+    },
+    Answer {
+        commands: RECEIVES,
+        options: &["-T", "--upload-file", "--upload"],
+        text: "'inhaul put PATH DEST' sends files to a server",
+        fixes: &[Upload],
+    },
+    Answer {
+        commands: RECEIVES,
+        options: &["--head", "--spider"],
+        text: "'inhaul ls' shows what there is, and fetches nothing",
+        fixes: &[Look, Drop],
     },
     Answer {
         commands: RECEIVES,
@@ -139,10 +216,16 @@ const ANSWERS: &[Answer] = &[
         fixes: &[Flag("--owner")],
     },
     Answer {
+        commands: &["put", "copy"],
+        options: &["-g", "--group", "--chown", "-o", "--owner"],
+        text: "what is brought belongs to the server's user",
+        fixes: &[DropFlag],
+    },
+    Answer {
         commands: TRANSFERS,
         options: &["-A", "--acls", "-U", "--atimes"],
         text: "ACLs and access times are not carried",
-        fixes: &[Drop],
+        fixes: &[Header, Drop],
     },
     Answer {
         commands: TRANSFERS,
@@ -161,17 +244,30 @@ const ANSWERS: &[Answer] = &[
         commands: TRANSFERS,
         options: &["-u", "--update", "-N", "--timestamping"],
         text: EXISTING,
-        fixes: &[Flag("--existing=update")],
+        fixes: &[Credentials, Flag("--existing=update")],
     },
     Answer {
         commands: TRANSFERS,
-        options: &["--ignore-existing", "--no-clobber", "-nc"],
+        options: &["--ignore-existing", "--no-clobber", "-nc", "--no-overwrite", "--skip-existing"],
         text: EXISTING,
         fixes: &[Flag("--existing=keep")],
     },
+    // Of rsync, what is the same is brought again; of curl, nothing is fetched. Neither asks to overwrite.
     Answer {
         commands: TRANSFERS,
-        options: &["-I", "--ignore-times", "-f", "--force", "--allow-overwrite"],
+        options: &["-I"],
+        text: "'--existing replace' replaces all that differ, and nothing that is the same is fetched again",
+        fixes: &[Look, Drop],
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-f", "--fail"],
+        text: "a failure ends with another exit code than 0; '--existing replace' replaces files that differ",
+        fixes: &[Drop],
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["--ignore-times", "--force", "--allow-overwrite"],
         text: EXISTING,
         fixes: &[Flag("--overwrite")],
     },
@@ -225,7 +321,7 @@ const ANSWERS: &[Answer] = &[
         commands: TRANSFERS,
         options: &["-P"],
         text: "progress is shown on a terminal and partial files are kept. For a port, write inhaul://HOST:5001/PATH",
-        fixes: &[Port, Drop, LastDirectory],
+        fixes: &[Port, OnlyDirectory, DropFlag],
     },
     Answer {
         commands: REPORTS,
@@ -240,9 +336,14 @@ const ANSWERS: &[Answer] = &[
         fixes: &[DropNumber, Flag("--quiet")],
     },
     Answer {
+        commands: TRANSFERS,
+        options: &["-x"],
+        text: "--proxy URL names a proxy. No number of connections is needed: one flow fills the path",
+        fixes: &[Proxy, Drop],
+    },
+    Answer {
         commands: FETCHES,
         options: &[
-            "-x",
             "--max-connection-per-server",
             "-s",
             "--split",
@@ -272,7 +373,7 @@ const ANSWERS: &[Answer] = &[
     },
     Answer {
         commands: &["put"],
-        options: &["-x", "-j", "--transfers", "--checkers", "--streams", "--parallel"],
+        options: &["-j", "--transfers", "--checkers", "--streams", "--parallel"],
         text: "one flow fills the path, so no number of connections is needed",
         fixes: &[Drop],
     },
@@ -379,9 +480,15 @@ const ANSWERS: &[Answer] = &[
     Answer { commands: &["bench"], options: &["-s"], text: "--server waits for clients", fixes: &[Flag("--server")] },
     Answer {
         commands: &["bench"],
-        options: &["-p", "--port", "-B", "--bind"],
+        options: &["-p", "--port"],
         text: "a client names HOST:PORT, a server --listen '[::]:5001'",
-        fixes: &[Port, Rename("--listen")],
+        fixes: &[Listen, Port],
+    },
+    Answer {
+        commands: &["bench"],
+        options: &["-B", "--bind"],
+        text: "a server has --listen '[::]:5001'; the system chooses the address of a client",
+        fixes: &[Listen, DropValue],
     },
     Answer {
         commands: &["bench"],
@@ -463,11 +570,17 @@ pub(crate) const BOTH_WAYS: [&str; 9] =
 pub(crate) fn command(name: &str) -> Option<&'static str> {
     const NAMES: &[(&str, &[&str])] = &[
         ("get", &BOTH_WAYS),
-        ("get", &["fetch", "download", "pull", "receive", "recv", "clone", "haul", "wget", "curl", "aria2c"]),
+        (
+            "get",
+            &[
+                "fetch", "download", "pull", "receive", "recv", "clone", "haul", "wget", "wget2", "curl", "aria2c",
+                "aria2", "cat",
+            ],
+        ),
         ("put", &["push", "upload", "send", "store"]),
         ("copy", &["transfer", "relay"]),
         ("serve", &["server", "daemon", "share", "offer", "host", "listen"]),
-        ("ls", &["list", "dir", "lsf", "tree"]),
+        ("ls", &["list", "dir", "lsf", "lsl", "lsd", "tree"]),
         ("verify", &["check", "cmp", "validate"]),
         ("manifest", &["checksum", "checksums", "hash", "sum", "sha256sum", "b3sum"]),
         ("bench", &["iperf", "iperf3", "speedtest", "perf", "measure", "benchmark", "test"]),

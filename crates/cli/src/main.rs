@@ -5,8 +5,10 @@
 
 mod args;
 mod bench;
+mod checksums;
 mod completions;
 mod copy;
+mod dialect;
 mod doctor;
 #[cfg(test)]
 mod documented;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(error, &arguments),
     };
     if let Err(wrong) = mend::check(&cli) {
+        let wrong = mend::faulty_checksum(&arguments).map_or(wrong, wrong::Wrong::new);
         let failure = Failure::from(wrong).with_line(mend::mended(&arguments));
         return failure.tell(json);
     }
@@ -73,6 +76,9 @@ fn main() -> ExitCode {
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for warning in settings::unknown_variables(variables) {
         log::warn!("{warning}");
+    }
+    if let Some(warning) = mend::read_otherwise(&arguments) {
+        output::warn(warning);
     }
     match run(&cli.command).and_then(|()| exit::check_output()) {
         Ok(()) => ExitCode::from(exit::COMPLETE),

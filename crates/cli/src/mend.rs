@@ -7,12 +7,15 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command as Definition, CommandFactory, Parser};
 use inhaul_base::{Bitrate, ParseUnitError};
+use inhaul_identity::{Ticket, Token};
 use inhaul_mover::{DEFAULT_PORT, Source};
 
 use crate::args::{Cli, Command};
+use crate::checksums;
+use crate::dialect::{self, is_address};
 use crate::foreign::{self, BOTH_WAYS, Fix};
 use crate::hint::Hint;
-use crate::near_miss::near_miss;
+use crate::near_miss::{near_miss, near_option};
 use crate::options;
 use crate::wrong::{Mend, Wrong};
 
@@ -65,8 +68,39 @@ fn fault(words: &[String]) -> Option<Fault> {
     }
 }
 
+/// What is wrong with a checksum that the line asks for, if it is not in our form. Nothing is suggested then: it would go
+/// without the check.
+pub(crate) fn faulty_checksum(arguments: &[OsString]) -> Option<String> {
+    let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let name = words.get(1).filter(|name| moves(name))?;
+    let asked = checksums::Asked::of(&words)?;
+    asked.fault().or_else(|| {
+        let text = "a checksum that a file must have is for 'inhaul get --expect ALGORITHM:DIGITS'";
+        ["put", "copy"].contains(&name.as_str()).then(|| text.to_owned())
+    })
+}
+
+/// Whether a command of this name moves files, here or elsewhere.
+fn moves(name: &str) -> bool {
+    ["get", "plan", "put", "copy"].contains(&name) || foreign::command(name) == Some("get")
+}
+
+/// What is right here, and means something else elsewhere: a warning.
+pub(crate) fn read_otherwise(arguments: &[OsString]) -> Option<&'static str> {
+    let is_get = arguments.get(1).is_some_and(|name| name == "get" || name == "copy");
+    let given = || arguments.iter().take_while(|word| *word != "--");
+    let text = "'-nc' is --dry-run and --checksum: nothing is fetched; wget's -nc is --existing keep";
+    (is_get && given().any(|word| word == "-nc")).then_some(text)
+}
+
 /// Lines that may be what was meant, the likeliest first.
 fn mends(fault: &Fault, words: &[String]) -> Vec<Vec<String>> {
+    let ours = |name: &String| Cli::command().find_subcommand(name).is_some();
+    if words.get(1).is_some_and(ours)
+        && let Some(asked) = checksums::Asked::of(words)
+    {
+        return asked.expected(words).into_iter().collect();
+    }
     let error = match fault {
         Fault::Words(wrong) => return wrong.mend.iter().map(|mend| with(mend, words)).collect(),
         Fault::Parser(error) => error,
@@ -98,11 +132,10 @@ fn mends(fault: &Fault, words: &[String]) -> Vec<Vec<String>> {
         }
         ErrorKind::TooManyValues => {
             let argument = context(ContextKind::InvalidArg);
-            vec![
-                checksum(words),
-                replaced(words, &format!("{argument}={}", context(ContextKind::InvalidValue)), &argument),
-            ]
+            vec![replaced(words, &format!("{argument}={}", context(ContextKind::InvalidValue)), &argument)]
         }
+        // rsync's -h, among other letters, asks for no help.
+        ErrorKind::DisplayHelp => without("-h", words, |_| false).map(|left| left.words).into_iter().collect(),
         _ => Vec::new(),
     }
 }
@@ -135,6 +168,21 @@ fn unknown_command(name: &str, words: &[String]) -> Vec<Vec<String>> {
     if options::is_remote(name) {
         return vec![[&words[..at], &["get".to_owned()], &words[at..]].concat()];
     }
+    // rclone's own commands are those of the line.
+    if at == 1 && name == "rclone" {
+        return rclone(words);
+    }
+    let translated = dialect::of(name).filter(|_| at == 1).map(|dialect| dialect.translate(&words[at + 1..]));
+    if let Some(translated) = translated {
+        let commands: &[&str] = match (translated.command, foreign::command(name)) {
+            (Some(command), _) => &[command],
+            (None, _) if BOTH_WAYS.contains(&name) => &["get", "put", "copy"],
+            (None, Some("bench")) => &["bench"],
+            (None, _) => &["get"],
+        };
+        let line = |command: &&str| [&words[..at], &[(*command).to_owned()], &translated.words].concat();
+        return commands.iter().map(line).collect();
+    }
     if BOTH_WAYS.contains(&name) {
         return ["get", "put", "copy"].map(instead).into();
     }
@@ -145,6 +193,24 @@ fn unknown_command(name: &str, words: &[String]) -> Vec<Vec<String>> {
     near.map(instead).into_iter().collect()
 }
 
+/// `rclone [OPTIONS] COMMAND ...`, where COMMAND is one of ours, or means one.
+fn rclone(words: &[String]) -> Vec<Vec<String>> {
+    let Some(dialect) = dialect::of("rclone") else { return Vec::new() };
+    let mut line = dialect.translate(&words[2..]).words;
+    let Some(at) = line.iter().position(|word| !word.starts_with('-')) else { return Vec::new() };
+    let name = line.remove(at);
+    // What rclone prints is standard output's.
+    line.extend((name == "cat").then(|| "-".to_owned()));
+    let with = |command: &str| [&words[..1], &[command.to_owned()], &line].concat();
+    match foreign::command(&name) {
+        _ if name == "copy" || BOTH_WAYS.contains(&&*name) => ["get", "put", "copy"].map(with).into(),
+        Some("ls") => vec![with("ls")],
+        Some("get") => vec![with("get")],
+        _ if name == "ls" => vec![with("ls")],
+        _ => Vec::new(),
+    }
+}
+
 /// The command that these words name.
 fn definition<'c>(top: &'c Definition, words: &[String]) -> &'c Definition {
     words.iter().skip(1).fold(top, |at, word| at.find_subcommand(word).unwrap_or(at))
@@ -152,12 +218,21 @@ fn definition<'c>(top: &'c Definition, words: &[String]) -> &'c Definition {
 
 fn unknown_option(argument: &str, words: &[String]) -> Vec<Vec<String>> {
     let option = argument.split('=').next().unwrap_or_default();
+    // Two letters that are one option of wget.
+    if let Some(at) = words.iter().position(|word| ["-nc", "-nd", "-nH", "-np", "-nv"].contains(&word.as_str())) {
+        let new: &[String] = match words[at].as_str() {
+            "-nc" => &["--existing=keep".to_owned()],
+            "-nv" => &["--quiet".to_owned()],
+            _ => &[],
+        };
+        return vec![[&words[..at], new, &words[at + 1..]].concat()];
+    }
     let top = Cli::command();
     let command = definition(&top, &words[..words.len().min(3)]);
     let fixes = foreign::fixes(command.get_name(), option);
     if fixes.is_empty()
         && let Some(name) = option.strip_prefix("--")
-        && let Some(near) = near_miss(name, command.get_arguments().filter_map(Arg::get_long))
+        && let Some(near) = near_option(name, command.get_arguments().filter_map(Arg::get_long))
     {
         let near = |word: &String| match word.strip_prefix(option) {
             Some(rest) if rest.is_empty() || rest.starts_with('=') => format!("--{near}{rest}"),
@@ -213,8 +288,65 @@ fn without(option: &str, words: &[String], is_value: impl Fn(&str) -> bool) -> O
     Some(Without { words: rest, at, value: own })
 }
 
+/// Whether a word is a number, with a unit or without: no host and no path.
 fn is_number(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_digit()) && !options::is_remote(word) && !word.contains('/')
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || ".,".contains(c));
+    let number = &word[..word.len() - unit.len()];
+    let is_unit = |unit: &str| unit.len() <= 5 && unit.chars().all(|c| c.is_ascii_alphabetic());
+    number.starts_with(|c: char| c.is_ascii_digit())
+        && number.chars().filter(|c| !c.is_ascii_digit()).count() <= 1
+        && is_unit(unit.trim_end_matches("/s"))
+}
+
+/// The words of a line that are no options, and no values of options, by their places.
+fn places(words: &[String]) -> Vec<usize> {
+    let top = Cli::command();
+    let command = definition(&top, &words[..words.len().min(3)]);
+    let takes_value = |word: &str| {
+        let is_it = |arg: &Arg| match word.strip_prefix("--") {
+            Some(name) => arg.get_long() == Some(name),
+            None => arg.get_short().is_some() && arg.get_short() == word.chars().last(),
+        };
+        let all = || command.get_arguments().chain(top.get_arguments());
+        all().any(|arg| arg.get_action().takes_values() && !arg.is_positional() && is_it(arg))
+    };
+    let mut found = Vec::new();
+    let mut at = 2;
+    while let Some(word) = words.get(at) {
+        match word.as_str() {
+            "--" => return found.into_iter().chain(at + 1..words.len()).collect(),
+            "-" => found.push(at),
+            word if word.starts_with('-') => at += usize::from(takes_value(word)),
+            _ => found.push(at),
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Whether the line has a source besides a word that was taken out of it.
+fn has_source(words: &[String]) -> bool {
+    let places = places(words);
+    let (last, others) = places.split_last().map_or((None, &[][..]), |(last, others)| (Some(last), others));
+    last.is_some_and(|at| words[*at].contains("://") || words[*at].contains('#'))
+        || others.iter().any(|at| is_address(&words[*at]) || options::source(&words[*at]).is_ok())
+}
+
+/// Whether curl's -H or -A has this value: a header, or the name of a browser.
+fn is_header(word: &str) -> bool {
+    let name = word.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    let known = ["accept", "authorization", "cookie", "host", "range", "referer", "user-agent", "content-type"];
+    word.contains(' ') || known.contains(&name.as_str()) || name.starts_with("x-") || word.starts_with('@')
+}
+
+/// Whether curl's -u has this value: a user, and a password behind a colon.
+fn is_user(word: &str) -> bool {
+    !word.contains(['/', '#', '@']) && word.split_once(':').is_some_and(|(user, _)| !user.is_empty())
+}
+
+fn is_proxy(word: &str) -> bool {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    word.contains("://") || word.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && is_port(port))
 }
 
 fn is_word(word: &str) -> bool {
@@ -225,9 +357,17 @@ fn fixed(fix: Fix, option: &str, words: &[String]) -> Vec<Vec<String>> {
     let inserted = |left: Without, new: &[String]| [&left.words[..left.at], new, &left.words[left.at..]].concat();
     let lines = match fix {
         Fix::Drop => without(option, words, is_number).map(|left| left.words),
+        Fix::DropFlag => without(option, words, is_word)
+            .filter(|left| !left.value.as_deref().is_some_and(is_number))
+            .and_then(|_| without(option, words, |_| false))
+            .map(|left| left.words),
         Fix::DropNumber => without(option, words, is_number).filter(|left| left.value.is_some()).map(|left| left.words),
         Fix::DropValue => without(option, words, is_word).map(|left| left.words),
-        Fix::Flag(flag) => without(option, words, |_| false).map(|left| inserted(left, &[flag.to_owned()])),
+        Fix::Flag(flag) => without(option, words, |_| false).map(|left| match left.value.as_deref() {
+            // `--allow-overwrite=false` asks for the opposite.
+            Some("false" | "no" | "off" | "0") => left.words,
+            _ => inserted(left, &[flag.to_owned()]),
+        }),
         Fix::Rename(name) => without(option, words, is_word).and_then(|left| {
             let value = left.value.clone()?;
             Some(inserted(left, &[name.to_owned(), value]))
@@ -236,10 +376,35 @@ fn fixed(fix: Fix, option: &str, words: &[String]) -> Vec<Vec<String>> {
             let rate = rate_of_others(option, left.value.as_deref()?)?;
             Some(inserted(left, &[name.to_owned(), rate]))
         }),
+        Fix::Listen => without(option, words, is_word).and_then(|left| {
+            let is_server = left.words.iter().any(|word| word == "--server" || word == "-s");
+            let value = left.value.clone().filter(|_| is_server)?;
+            Some(inserted(left, &["--listen".to_owned(), value]))
+        }),
+        Fix::Header => valued(option, words, is_header).map(|left| left.words),
+        Fix::Credentials => valued(option, words, is_user).map(|left| left.words),
+        Fix::Proxy => valued(option, words, is_proxy).and_then(|left| {
+            let value = left.value.clone()?;
+            let value = if value.contains("://") { value } else { format!("http://{value}") };
+            Some(inserted(left, &["--proxy".to_owned(), value]))
+        }),
+        Fix::OnlyDirectory => without(option, words, is_word).and_then(|left| {
+            let is_only = matches!(places(&left.words)[..], [at] if is_source(&left.words[at]));
+            last(option, words, true)
+                .filter(|_| is_only && command_of(words).is_some_and(|name| name != "put" && name != "copy"))
+        }),
+        Fix::Look => without(option, words, |_| false).and_then(|left| look(left.words)),
+        Fix::Upload => valued(option, words, |_| true).and_then(|left| {
+            let value = left.value.clone()?;
+            let at = *places(&left.words).first()?;
+            let (before, behind) = left.words.split_at(at);
+            Some([&before[..1], &["put".to_owned()], &before[2..], &[value], behind].concat())
+        }),
+        Fix::Token => without(option, words, is_word).and_then(|left| with_token(left, option)),
         Fix::Last => last(option, words, false),
         Fix::LastDirectory => last(option, words, true),
         Fix::Port => without(option, words, is_number).and_then(|left| {
-            let port = left.value?.parse().ok().filter(|port| *port != 0)?;
+            let port = left.value.filter(|value| is_number(value))?.parse().ok().filter(|port| *port != 0)?;
             with_port(&left.words, port)
         }),
         Fix::Trust => without(option, words, |_| false).map(|left| {
@@ -253,16 +418,82 @@ fn fixed(fix: Fix, option: &str, words: &[String]) -> Vec<Vec<String>> {
     lines.into_iter().collect()
 }
 
+/// Takes the option out with its value, if this is one, and a source is left.
+fn valued(option: &str, words: &[String], is_value: impl Fn(&str) -> bool) -> Option<Without> {
+    let left = without(option, words, is_word)?;
+    let is_only = || matches!(places(&left.words)[..], [at] if is_source(&left.words[at]));
+    let fits = left.value.as_deref().is_some_and(is_value) && (has_source(&left.words) || is_only());
+    fits.then_some(left)
+}
+
+fn command_of(words: &[String]) -> Option<&str> {
+    words.get(1).map(String::as_str)
+}
+
+/// Whether a word may be a source, and is nothing here.
+fn is_source(word: &str) -> bool {
+    is_address(word) || !word.starts_with(['.', '/', '~']) && word.contains('/') && options::source(word).is_ok()
+}
+
+/// A listing instead of a line that has no place for data to land, without options that only a transfer has.
+fn look(words: Vec<String>) -> Option<Vec<String>> {
+    let [at] = places(&words)[..] else { return None };
+    let word = words.get(at).filter(|word| is_source(word))?;
+    let carried = words.iter().skip(2).filter(|word| ["--accept-new", "--plaintext"].contains(&word.as_str()));
+    Some(["inhaul", "ls", word].into_iter().map(str::to_owned).chain(carried.cloned()).collect())
+}
+
+/// The line with a token that was an option's value.
+fn with_token(left: Without, option: &str) -> Option<Vec<String>> {
+    let Without { words, at, value: Some(value) } = left else { return None };
+    let is_token = value.parse::<Token>().is_ok();
+    if !is_token && value.parse::<Ticket>().is_err() {
+        let file = std::path::Path::new(&value).is_file() && option != "--ticket";
+        return file.then(|| [&words[..at], &["--token-file".to_owned(), value], &words[at..]].concat());
+    }
+    let mut line = words.clone();
+    let remote: Vec<usize> = addresses(&words);
+    for at in &remote {
+        let word = &words[*at];
+        line[*at] = match word.split_once('#') {
+            None if is_token => format!("{word}#.{value}"),
+            None => format!("{word}#{value}"),
+            Some((_, ticket)) if is_token && !ticket.contains('.') => format!("{word}.{value}"),
+            Some(_) => return None,
+        };
+    }
+    (!remote.is_empty()).then_some(line)
+}
+
+/// The places of the line at which addresses stand, by the command.
+fn addresses(words: &[String]) -> Vec<usize> {
+    let places = places(words);
+    let last = places.last().copied();
+    let is_one = |at: &usize| match command_of(words) {
+        Some("get" | "plan") => Some(*at) != last || places.len() == 1 || is_address(&words[*at]),
+        Some("put") => Some(*at) == last,
+        Some("copy" | "ls" | "doctor" | "bench") => true,
+        _ => false,
+    };
+    let is_local = |at: &usize| words[*at].starts_with(['.', '/', '~']);
+    places.iter().copied().filter(|at| is_one(at) && !is_local(at)).collect()
+}
+
 /// The option's value as the last argument; of two that name a file and its directory, both.
 fn last(option: &str, words: &[String], is_directory: bool) -> Option<Vec<String>> {
     const DIRECTORIES: [&str; 5] = ["-d", "--dir", "--directory-prefix", "--output-dir", "-P"];
     const FILES: [&str; 5] = ["-o", "--out", "-O", "--output-document", "--output"];
     let left = without(option, words, is_word)?;
     let value = left.value?;
+    // curl's -O has no value: what stands behind it is the source.
+    if option == "-O" && (is_address(&value) || places(&left.words).is_empty()) {
+        return None;
+    }
     let others: &[&str] = if is_directory { &FILES } else { &DIRECTORIES };
     let is_there =
         |option: &&&str| left.words.iter().any(|word| word == **option || word.starts_with(&format!("{option}=")));
     let other = others.iter().find(is_there).and_then(|option| without(option, &left.words, is_word));
+    let other = other.filter(|other| !other.value.as_deref().is_some_and(is_address));
     let in_directory = |directory: &str, file: &str| format!("{}/{file}", directory.trim_end_matches('/'));
     let (mut line, place) = match other {
         Some(Without { words, value: Some(other), .. }) if is_directory => (words, in_directory(&value, &other)),
@@ -276,37 +507,27 @@ fn last(option: &str, words: &[String], is_directory: bool) -> Option<Vec<String
 
 /// The line with a port in its addresses.
 fn with_port(words: &[String], port: u16) -> Option<Vec<String>> {
-    let is_bench = words.get(1).is_some_and(|command| command == "bench");
+    let is_bench = command_of(words) == Some("bench");
+    let mut line = words.to_vec();
     let mut found = false;
-    let words = words.iter().enumerate().map(|(at, word)| {
-        // Of a bench, a server's name alone is an address, too.
-        let is_server = is_bench && (at == 2 || at + 1 == words.len()) && !is_number(word);
-        let source = match options::source(word) {
-            Ok(source) if options::is_remote(word) || is_server => Some(source),
-            Err(Wrong { mend: Some(Mend::Word { right, .. }), .. }) => options::source(&right).ok(),
-            _ => None,
+    for at in addresses(words) {
+        let word = &words[at];
+        let mut source = match options::source(word) {
+            Ok(source) => source,
+            Err(Wrong { mend: Some(Mend::Word { right, .. }), .. }) => options::source(&right).ok()?,
+            Err(_) => return None,
         };
-        let Some(mut source) = source else { return word.clone() };
         found = true;
         source.mirrors.iter_mut().filter(|server| server.port == DEFAULT_PORT).for_each(|server| server.port = port);
-        if is_bench { source.mirrors[0].to_string() } else { source_text(&source, word) }
-    });
-    let words = words.collect();
-    found.then_some(words)
+        let has_ticket = word.contains('#');
+        line[at] = if is_bench && !has_ticket { source.mirrors[0].to_string() } else { source_text(&source, word) };
+    }
+    found.then_some(line)
 }
 
 fn source_text(source: &Source, word: &str) -> String {
     let slash = if word.ends_with('/') && !source.path.is_empty() { "/" } else { "" };
     format!("{}{slash}", source.to_secret_text())
-}
-
-/// `--checksum sha-256=DIGITS`, as aria2 has it.
-fn checksum(words: &[String]) -> Vec<String> {
-    let of = |word: &String| match word.strip_prefix("--checksum=").and_then(|sum| sum.split_once('=')) {
-        Some((algorithm, digits)) => format!("--expect={}:{digits}", algorithm.replace('-', "")),
-        None => word.clone(),
-    };
-    words.iter().map(of).collect()
 }
 
 /// Rates that may be meant by a text that is none: bytes in a second, a number without a unit, a comma.
@@ -349,4 +570,146 @@ fn bits(bytes: f64) -> Option<String> {
         _ => format!("{:.0}G", bps / 1e9),
     };
     text.parse::<Bitrate>().ok().map(|_| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The line that is suggested for one; `U` is an address with a port and a ticket, `T` the ticket.
+    fn suggested(line: &str) -> Option<String> {
+        let ticket = inhaul_identity::Fingerprint::of(b"a").to_string();
+        let whole = |line: &str| line.replace("'U'", "'inhaul://dtn1:5001/x#T'").replace("#T", &format!("#{ticket}"));
+        let words: Vec<OsString> = shlex::split(&whole(line)).unwrap().into_iter().map(OsString::from).collect();
+        let hint = mended(&words)?.to_string().replace(&format!("#{ticket}"), "#T");
+        Some(hint.replace("'inhaul://dtn1:5001/x#T'", "'U'"))
+    }
+
+    fn assert_suggested(rows: &[(&str, &str)]) {
+        let wrong: Vec<String> = rows
+            .iter()
+            .map(|(line, expected)| (*line, Some(*expected).filter(|text| !text.is_empty()), suggested(line)))
+            .filter(|(_, expected, found)| *expected != found.as_deref())
+            .map(|(line, expected, found)| format!("{line}\n  {expected:?}\n  {found:?}"))
+            .collect();
+        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    }
+
+    #[test]
+    fn a_port_is_never_a_path_and_never_lost() {
+        assert_suggested(&[
+            ("inhaul get 'dtn1:5001:/x#T' .", "inhaul get 'U' ."),
+            ("inhaul scp -r me@dtn1:5001:/x .", "inhaul get inhaul://dtn1:5001/x ."),
+            ("inhaul put f dtn1:5001:/x", "inhaul put f inhaul://dtn1:5001/x"),
+            ("inhaul rsync -av 'dtn1:5001::x#T' .", "inhaul get -v 'U' ."),
+            ("inhaul bench -t 0.2 'http://dtn1:5001#T'", "inhaul bench -t 0.2 'inhaul://dtn1:5001#T'"),
+            ("inhaul doctor http://dtn1:5001", "inhaul doctor inhaul://dtn1:5001"),
+            ("inhaul get -p 5001 'dtn1/x#T' .", "inhaul get 'U' ."),
+            ("inhaul get --port=5001 dtn1,dtn2:6/x .", "inhaul get inhaul://dtn1:5001,dtn2:6/x ."),
+            ("inhaul ls -p 5001 'dtn1/x#T'", "inhaul ls 'U'"),
+            ("inhaul doctor --port 5001 dtn1", "inhaul doctor inhaul://dtn1:5001/"),
+            ("inhaul put -P 5001 f dtn1/x", "inhaul put f inhaul://dtn1:5001/x"),
+            ("inhaul get -p 99999 'dtn1/x#T' .", ""),
+            ("inhaul rsync -a -e 'ssh -p 5001' dtn1:x .", "inhaul get inhaul://dtn1:5001/x ."),
+            ("inhaul globus-url-copy -vb -p 4 gsiftp://dtn1/x .", "inhaul get inhaul://dtn1/x ."),
+            ("inhaul iperf3 -c 192.0.2.7 -p 5001 -t 0.2", "inhaul bench -t 0.2 192.0.2.7:5001"),
+            ("inhaul bench 10.0.0.1 -p 5001", "inhaul bench 10.0.0.1:5001"),
+            ("inhaul bench ::1 -p 5001", "inhaul bench '[::1]:5001'"),
+            ("inhaul bench --server -p 5001", "inhaul bench --server --listen '[::]:5001'"),
+            ("inhaul iperf3 -s -p 5001", "inhaul bench --server --listen '[::]:5001'"),
+        ]);
+    }
+
+    #[test]
+    fn what_does_not_ask_to_overwrite_does_not() {
+        assert_suggested(&[
+            ("inhaul curl -I 'U'", "inhaul ls 'U'"),
+            ("inhaul curl -skI 'U'", "inhaul ls 'U'"),
+            ("inhaul get -I 'U'", "inhaul ls 'U'"),
+            ("inhaul get --head 'U'", "inhaul ls 'U'"),
+            ("inhaul get -I 'U' .", "inhaul get 'U' ."),
+            ("inhaul curl -f -O 'U'", "inhaul get 'U' ."),
+            ("inhaul get -fsSL 'U' -o b", "inhaul get --quiet 'U' b"),
+            ("inhaul get --allow-overwrite=false 'U' .", "inhaul get 'U' ."),
+            ("inhaul get --allow-overwrite=true 'U' .", "inhaul get --overwrite 'U' ."),
+            ("inhaul get --no-overwrite 'U' .", "inhaul get --existing=keep 'U' ."),
+            ("inhaul get --never-overwrite 'U' .", ""),
+            ("inhaul rsync -a --force dtn1:x .", "inhaul get inhaul://dtn1/x ."),
+            ("inhaul curl -N -O 'U'", "inhaul get 'U' ."),
+        ]);
+    }
+
+    #[test]
+    fn a_checksum_that_was_asked_for_stays() {
+        let digits = "0".repeat(32);
+        let expected = format!("inhaul get --expect=md5:{digits} 'U' d/");
+        for line in ["get --checksum=md5:D 'U' d/", "get --checksum md5=D 'U' d/", "get --md5 D 'U' d/"] {
+            assert_eq!(suggested(&format!("inhaul {line}").replace('D', &digits)), Some(expected.clone()), "{line}");
+        }
+        for line in [
+            "inhaul get --checksum=sha256:abc 'U' d/",
+            "inhaul get --checksum sha-256=abc 'U' d/",
+            "inhaul wget --checksum=md5=00 'U'",
+            "inhaul copy --checksum=md5=00 'U' dtn2/x",
+        ] {
+            assert_eq!(suggested(line), None, "{line}");
+            let words: Vec<OsString> = shlex::split(line).unwrap().into_iter().map(OsString::from).collect();
+            assert!(faulty_checksum(&words).unwrap().contains("--expect"), "{line}");
+        }
+    }
+
+    #[test]
+    fn values_of_options_become_no_sources() {
+        assert_suggested(&[
+            ("inhaul get -H 'Authorization: Bearer x' 'U' .", "inhaul get 'U' ."),
+            ("inhaul get --header 'X: y' 'U' .", "inhaul get 'U' ."),
+            ("inhaul get -H dtn1:x .", "inhaul get inhaul://dtn1/x ."),
+            ("inhaul get -u user:pass 'U' .", "inhaul get 'U' ."),
+            ("inhaul get -u dtn1:x .", "inhaul get --existing=update inhaul://dtn1/x ."),
+            ("inhaul get -x http://127.0.0.1:3128 'U' .", "inhaul get --proxy http://127.0.0.1:3128 'U' ."),
+            ("inhaul get -x dtn1:x .", "inhaul get inhaul://dtn1/x ."),
+            ("inhaul curl -x http://127.0.0.1:3128 -O 'U'", "inhaul get --proxy=http://127.0.0.1:3128 'U' ."),
+            ("inhaul curl -H 'X: y' -A Mozilla/5.0 -e dtn2/y -O 'U'", "inhaul get 'U' ."),
+            ("inhaul curl -O dtn1/a -O dtn2/b", "inhaul get dtn1/a dtn2/b ."),
+            ("inhaul get --output-dir d1 -O 'U'", "inhaul get 'U' d1/"),
+            ("inhaul get -P d2 'U'", "inhaul get 'U' d2/"),
+            ("inhaul get -P dtn1:x .", "inhaul get inhaul://dtn1/x ."),
+            ("inhaul wget -c -P dw 'U'", "inhaul get 'U' dw/"),
+            ("inhaul wget -P /tmp/x/dw 'U'", "inhaul get 'U' /tmp/x/dw/"),
+            ("inhaul wget -r -P missing dtn1/x", "inhaul get dtn1/x missing/"),
+            ("inhaul wget -r -l 2 -o log -O b dtn1/x", "inhaul get dtn1/x b"),
+            ("inhaul aria2c -x 16 -d d -l log -o b 'U'", "inhaul get 'U' d/b"),
+            ("inhaul rsync -avhP ./f me@dtn1:in/", "inhaul put -v ./f inhaul://dtn1/in/"),
+            ("inhaul rsync -a --log-file log -B 4096 dtn1:x .", "inhaul get inhaul://dtn1/x ."),
+            ("inhaul rsync -a --link-dest ../old dtn1:x .", ""),
+            ("inhaul scp -i ~/.ssh/key -o A=b -l 8000 -r dtn1:x .", "inhaul get --receive-rate 8M inhaul://dtn1/x ."),
+            ("inhaul get -avh dtn1:x .", "inhaul get -v inhaul://dtn1/x ."),
+        ]);
+    }
+
+    #[test]
+    fn other_words_for_what_there_is() {
+        let grant = inhaul_identity::Grant { rights: inhaul_identity::Rights::ALL, scope: Default::default() };
+        let token = Token::make(&[1; 32], Default::default(), grant, inhaul_identity::UnixTime::MAX, None);
+        let token = token.to_secret_text();
+        let found = suggested(&format!("inhaul get --token {token} 'U' .")).unwrap();
+        assert!(found.contains(&format!("#T.{token}'")), "{found}");
+        assert_suggested(&[
+            ("inhaul rclone copy dtn1:x . -P --transfers 8", "inhaul get inhaul://dtn1/x ."),
+            ("inhaul rclone -P sync ./f dtn1:x", "inhaul put ./f inhaul://dtn1/x"),
+            ("inhaul rclone ls dtn1:x", "inhaul ls inhaul://dtn1/x"),
+            ("inhaul curl -T f 'U'", "inhaul put f 'U'"),
+            ("inhaul curl 'U' -T f", "inhaul put f 'U'"),
+            ("inhaul get -T f 'U'", "inhaul put f 'U'"),
+            ("inhaul curl --head 'U'", "inhaul ls 'U'"),
+            ("inhaul get --token nonsense 'U' .", ""),
+            ("inhaul wget -nc -np -nH 'U'", "inhaul get --existing=keep 'U' ."),
+            ("inhaul get -np 'U' .", "inhaul get 'U' ."),
+            ("inhaul get 'fe80::1%eth0/run7' .", "inhaul get 'inhaul://[fe80::1%eth0]/run7' ."),
+            ("inhaul ls //dtn1:5001/x", "inhaul ls inhaul://dtn1:5001/x"),
+        ]);
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert!(read_otherwise(&words("inhaul get -nc a/x .")).is_some());
+        assert!(read_otherwise(&words("inhaul get -n -c a/x .")).is_none());
+    }
 }

@@ -8,7 +8,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Cli;
 use crate::foreign;
-use crate::near_miss::near_miss;
+use crate::near_miss::{near_miss, near_option};
 
 /// What is wrong, and what to read.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +25,10 @@ pub(crate) fn explain(error: &clap::Error, arguments: &[OsString]) -> Explanatio
     let (names, command) = command_given(&top, arguments);
     let whole = [&["inhaul"], &names[..]].concat().join(" ");
     let message = message(error, &whole, command);
+    let message = match crate::mend::faulty_checksum(arguments) {
+        Some(fault) => format!("{message}; {fault}"),
+        None => message,
+    };
     let usage = match error.kind() {
         ErrorKind::MissingRequiredArgument | ErrorKind::TooFewValues => format!("{}\n", usage_of(command, &whole)),
         _ => String::new(),
@@ -100,7 +104,7 @@ fn unknown_option(whole: &str, command: &Command, argument: &str) -> String {
         return format!("{lacks}: {answer}");
     }
     let known = command.get_arguments().filter_map(Arg::get_long);
-    match option.strip_prefix("--").and_then(|name| near_miss(name, known)) {
+    match option.strip_prefix("--").and_then(|name| near_option(name, known)) {
         Some(near) => format!("{lacks}; did you mean --{near}?"),
         None => lacks,
     }

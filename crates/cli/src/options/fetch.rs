@@ -127,7 +127,10 @@ impl Fetch {
             (None, []) if is_remote(destination) => return Err(no_destination(sources, destination)),
             (None, []) => {
                 let text = "is the destination: what is to be fetched comes first, as HOST[:PORT]/PATH";
-                return Err(Wrong::new(format!("'{destination}' {text}")));
+                let wrong = Wrong::new(format!("'{destination}' {text}"));
+                // A name with a path behind it may be meant as the source.
+                let is_source = destination.contains('/') && source_not_here(destination).is_ok();
+                return Err(if is_source { wrong.with(Mend::Append(".")) } else { wrong });
             }
             (Some(_), [source, ..]) => {
                 return Err(Wrong::new(format!("the list names the sources: '{source}' is one too many")));

@@ -101,6 +101,11 @@ impl Servers {
         let here = self.here();
         let words = self.words(line);
         let outcome = run_in(here.path(), &words[1..]);
+        // wget makes a directory that is missing: what is there, or is not, changes no answer.
+        let empty = run_in(tempfile::tempdir().unwrap().path(), &words[1..]);
+        if empty.stderr != outcome.stderr {
+            return Err(format!("{line}\n  is answered in an empty directory with\n{}", empty.stderr));
+        }
         let found = outcome.stderr.lines().skip_while(|line| *line != "Try:").nth(1).map(str::trim);
         let expected = self.words(answer);
         if outcome.code != Some(2) || found.and_then(shlex::split) != Some(expected.clone()) {

@@ -7,6 +7,18 @@ use inhaul_udp::lacks_ipv6;
 
 use crate::api::source::{Server, Source};
 
+/// How it begins what is said of a proxy that no connection leads to.
+pub(crate) const PROXY_UNREACHABLE: &str = "the proxy ";
+
+/// What there is to check if no connection leads to a server, or to the proxy before it.
+fn what_to_check(detail: &str) -> &'static str {
+    if detail.starts_with(PROXY_UNREACHABLE) {
+        "check --proxy, or HTTPS_PROXY and ALL_PROXY, which name it"
+    } else {
+        "check the host and the port, and that 'inhaul serve' runs there"
+    }
+}
+
 /// Why a transfer, a bench or a server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
@@ -23,7 +35,7 @@ pub enum MoveError {
         detail: String,
     },
     /// Nothing listens there, or there is no route.
-    #[error("{server}: {detail}; check the host and the port, and that 'inhaul serve' runs there")]
+    #[error("{server}: {detail}; {}", what_to_check(detail))]
     Unreachable {
         /// The server.
         server: Server,

@@ -45,6 +45,9 @@ fn resolve(server: &Server) -> Result<Vec<SocketAddr>, MoveError> {
             return MoveError::Unreachable { server: server.clone(), detail };
         }
         let detail = match server.host.split_once('%') {
+            Some((address, _)) if address.parse().is_ok_and(|ip: Ipv6Addr| !has_zone(ip)) => {
+                format!("{address} is no address of a link, and needs no interface: write [{address}]")
+            }
             Some((_, zone)) if server.host.contains(':') => {
                 format!("this host has no interface '{zone}'; 'ip link' lists those that it has")
             }
@@ -57,6 +60,11 @@ fn resolve(server: &Server) -> Result<Vec<SocketAddr>, MoveError> {
 /// Whether a host is an address of a link, without the link's interface.
 fn is_of_some_link(host: &str) -> bool {
     host.parse().is_ok_and(|ip: Ipv6Addr| ip.is_unicast_link_local())
+}
+
+/// Whether an interface belongs to such an address: of a link, or of a group on one.
+fn has_zone(ip: Ipv6Addr) -> bool {
+    ip.is_unicast_link_local() || ip.is_multicast()
 }
 
 fn unknown_host(server: &Server, detail: String) -> MoveError {
@@ -171,25 +179,35 @@ fn settle(
     None
 }
 
+/// Whether this host can have no connection over IPv6: its kernel has none, or it has no address.
+fn is_without_ipv6(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].iter().any(|none| error.raw_os_error() == Some(none.raw_os_error()))
+}
+
 /// What to tell of attempts that have all failed: each address's own end, if there were several.
 fn failed(server: &Server, failures: &[(SocketAddr, io::Error)]) -> MoveError {
     let server = server.clone();
     if failures.iter().all(|(_, error)| error.kind() == io::ErrorKind::TimedOut) {
         return MoveError::TimedOut { server, seconds: CONNECT.as_secs() };
     }
-    let told = |error: &io::Error| match error.kind() {
+    let told = |address: &SocketAddr, error: &io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("nothing listens on port {}", server.port),
         io::ErrorKind::TimedOut => format!("no answer in {} s", CONNECT.as_secs()),
         io::ErrorKind::InvalidInput if is_of_some_link(&server.host) => format!(
             "an address of a link means nothing without the interface behind it: write [{}%eth0], if that is its name",
             server.host
         ),
+        _ if address.is_ipv6() && is_without_ipv6(error) => {
+            "this host has no IPv6: the server needs an IPv4 address, or a name that has one".to_owned()
+        }
         _ => error.to_string(),
     };
     let detail = match failures {
-        [(_, error)] => told(error),
+        [(address, error)] => told(address, error),
         several => {
-            let each = several.iter().map(|(address, error)| format!("{}: {}", written(*address), told(error)));
+            let each =
+                several.iter().map(|(address, error)| format!("{}: {}", written(*address), told(address, error)));
             each.collect::<Vec<_>>().join("; ")
         }
     };
@@ -253,11 +271,22 @@ mod tests {
 
     #[test]
     fn an_address_of_a_link_needs_an_interface_that_there_is() {
-        for (host, words) in
-            [("fe80::1", "write [fe80::1%eth0]"), ("fe80::1%nowhere", "this host has no interface 'nowhere'")]
-        {
+        for (host, words) in [
+            ("fe80::1", "write [fe80::1%eth0]"),
+            ("fe80::1%nowhere", "this host has no interface 'nowhere'"),
+            ("::1%lo", "::1 is no address of a link, and needs no interface: write [::1]"),
+        ] {
             let text = dial(&Server::new(host, 9), None).unwrap_err().to_string();
             assert!(text.contains(words), "{host}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_ipv6_is_told_so() {
+        for code in [rustix::io::Errno::AFNOSUPPORT, rustix::io::Errno::ADDRNOTAVAIL] {
+            let failures = [("[::1]:5".parse().unwrap(), io::Error::from(code))];
+            let text = failed(&Server::new("::1", 5), &failures).to_string();
+            assert!(text.contains("this host has no IPv6") && !text.contains("os error"), "{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use inhaul_store::printable;
 
-use crate::api::error::MoveError;
+use crate::api::error::{MoveError, PROXY_UNREACHABLE};
 use crate::api::proxy::{Proxy, ProxyKind};
 use crate::api::source::Server;
 use crate::session::dial::dial;
@@ -37,9 +37,16 @@ pub(crate) enum Answer {
 /// Connects to `server` through `proxy`, with packets of at most `packet` bytes, if that is given.
 pub(crate) fn connect(proxy: &Proxy, server: &Server, packet: Option<u16>) -> Result<TcpStream, MoveError> {
     let at = Server::new(proxy.host.clone(), proxy.port);
-    let tcp = dial(&at, packet).map_err(|error| MoveError::Unreachable {
-        server: server.clone(),
-        detail: format!("the proxy {proxy} cannot be reached: {error}"),
+    let tcp = dial(&at, packet).map_err(|error| {
+        // What is said of servers is not true of proxies.
+        let why = match error {
+            MoveError::Unreachable { detail, .. } | MoveError::UnknownHost { detail, .. } => detail,
+            error => error.to_string(),
+        };
+        MoveError::Unreachable {
+            server: server.clone(),
+            detail: format!("{PROXY_UNREACHABLE}{proxy} cannot be reached: {why}"),
+        }
     })?;
     let mut talk = Talk { tcp, proxy, server, until: Instant::now() + PATIENCE };
     match proxy.kind {
@@ -286,6 +293,13 @@ mod tests {
         let mut rest = String::new();
         tcp.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "server");
+    }
+
+    #[test]
+    fn a_proxy_that_is_not_there_is_no_server_that_is_not_there() {
+        let text = through("http", 1, "dtn1").unwrap_err().to_string();
+        assert!(text.contains("nothing listens on port 1; check --proxy, or HTTPS_PROXY"), "{text}");
+        assert!(!text.contains("inhaul serve"), "{text}");
     }
 
     #[test]
