@@ -393,7 +393,7 @@ fn fixed(fix: Fix, option: &str, words: &[String]) -> Vec<Vec<String>> {
             last(option, words, true)
                 .filter(|_| is_only && command_of(words).is_some_and(|name| name != "put" && name != "copy"))
         }),
-        Fix::Look => without(option, words, |_| false).and_then(|left| look(left.words)),
+        Fix::Look => without(option, words, |_| false).and_then(|left| look(&left.words)),
         Fix::Upload => valued(option, words, |_| true).and_then(|left| {
             let value = left.value.clone()?;
             let at = *places(&left.words).first()?;
@@ -436,8 +436,8 @@ fn is_source(word: &str) -> bool {
 }
 
 /// A listing instead of a line that has no place for data to land, without options that only a transfer has.
-fn look(words: Vec<String>) -> Option<Vec<String>> {
-    let [at] = places(&words)[..] else { return None };
+fn look(words: &[String]) -> Option<Vec<String>> {
+    let [at] = places(words)[..] else { return None };
     let word = words.get(at).filter(|word| is_source(word))?;
     let carried = words.iter().skip(2).filter(|word| ["--accept-new", "--plaintext"].contains(&word.as_str()));
     Some(["inhaul", "ls", word].into_iter().map(str::to_owned).chain(carried.cloned()).collect())

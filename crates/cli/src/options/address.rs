@@ -128,7 +128,7 @@ fn misread(text: &str, plain: &str, hosts: &str, path: &str, is_whole: bool) -> 
     };
     // Behind the last host, scp's form has the beginning of the path.
     let mut right: Vec<String> = Vec::new();
-    let mut begins = "";
+    let (mut begins, mut is_scp) = ("", false);
     for (part, misread) in hosts.split(',').zip(&misread) {
         let (server, behind) = match misread {
             None => (part.to_owned(), ""),
@@ -138,9 +138,10 @@ fn misread(text: &str, plain: &str, hosts: &str, path: &str, is_whole: bool) -> 
             Some(Misread::TwoPorts) => return Some(Wrong::new(message)),
         };
         right.push(server);
+        is_scp = matches!(misread, Some(Misread::Behind { .. }));
         begins = behind;
     }
-    let path = if begins.is_empty() && !path.starts_with('/') { path.to_owned() } else { format!("/{begins}{path}") };
+    let path = if !is_scp && !path.starts_with('/') { path.to_owned() } else { format!("/{begins}{path}") };
     let slashes = path.len() - path.trim_start_matches('/').len();
     let right = format!("{SCHEME}{}{}", right.join(","), &path[slashes.saturating_sub(1)..]);
     Some(suggest(message, text, &right))
@@ -352,8 +353,8 @@ mod tests {
             ("dtn1:5001:/x#TICKET", "inhaul://dtn1:5001/x#TICKET"),
             ("dtn1:5001:x/y", "inhaul://dtn1:5001/x/y"),
             ("dtn1:5001::x", "inhaul://dtn1:5001/x"),
-            ("dtn1:5001:", "inhaul://dtn1:5001"),
-            ("dtn1:5001:#TICKET", "inhaul://dtn1:5001#TICKET"),
+            ("dtn1:5001:", "inhaul://dtn1:5001/"),
+            ("dtn1:5001:#TICKET", "inhaul://dtn1:5001/#TICKET"),
             ("me@dtn1:5001:/x", "inhaul://dtn1:5001/x"),
             ("inhaul://dtn1:5001:/x", "inhaul://dtn1:5001/x"),
             ("inhaul://10.0.0.1:5001::x/y#TICKET", "inhaul://10.0.0.1:5001/x/y#TICKET"),

@@ -181,7 +181,6 @@ fn settle(
 
 /// Whether this host can have no connection over IPv6: its kernel has none, or it has no address.
 fn is_without_ipv6(error: &io::Error) -> bool {
-    use rustix::io::Errno;
     [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].iter().any(|none| error.raw_os_error() == Some(none.raw_os_error()))
 }
 
@@ -283,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_host_without_ipv6_is_told_so() {
-        for code in [rustix::io::Errno::AFNOSUPPORT, rustix::io::Errno::ADDRNOTAVAIL] {
+        for code in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
             let failures = [("[::1]:5".parse().unwrap(), io::Error::from(code))];
             let text = failed(&Server::new("::1", 5), &failures).to_string();
             assert!(text.contains("this host has no IPv6") && !text.contains("os error"), "{text}");
