@@ -48,8 +48,11 @@ pub(crate) struct Ls {
 pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
     let mut source = args.source.clone();
     let trust = trust::settle(&args.security, &mut source.mirrors, NamedBy::User)?;
+    // A Metalink is read when more may be offered.
+    let source = if args.metalink { inhaul_mover::in_full(&source, &trust)? } else { source };
+    let shown = Source { mirrors: args.source.mirrors.clone(), path: source.path.clone() };
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut format = Format::new(args);
+    let mut format = Format::new(args, &shown);
     let mut written = format.begin(&mut out);
     let mut write = |item: &Listed, hash: Option<Hash>| {
         // A reader may want each line at once, or may have closed the pipe ('| head').
@@ -79,8 +82,7 @@ enum Format<'a> {
 }
 
 impl<'a> Format<'a> {
-    fn new(args: &'a Ls) -> Self {
-        let source = &args.source;
+    fn new(args: &Ls, source: &'a Source) -> Self {
         match (args.json, args.metalink) {
             (true, _) => Self::Json { source },
             (_, true) => Self::Metalink { source },

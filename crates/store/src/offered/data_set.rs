@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inhaul_base::ByteRange;
 use rustix::io::Errno;
 
+use super::everything::Base;
 use super::kept::{granted_of, is_generated};
 use super::scan::{Tree, entry, shown};
 use super::{MayHold, OfferedError, ScanOptions};
@@ -27,7 +28,7 @@ const SLICES_MAX: usize = 1024;
 pub struct DataSet {
     manifest: Arc<Manifest>,
     /// What paths are relative to.
-    base: Arc<Beneath>,
+    base: Base,
     /// A single file's path there.
     file: Option<Vec<u8>>,
     links: Links,
@@ -58,7 +59,7 @@ impl DataSet {
         let manifest = Manifest::new(name.to_vec(), Kind::File, Contents { files, ..Contents::default() })?;
         Ok(Self {
             manifest: Arc::new(manifest),
-            base: Arc::clone(base),
+            base: Base::One(Arc::clone(base)),
             file: Some(path.to_vec()),
             links,
             request: request.to_vec(),
@@ -74,11 +75,21 @@ impl DataSet {
         options: ScanOptions,
         may_hold: &mut MayHold<'_>,
     ) -> Result<Self, OfferedError> {
-        let (contents, versions) = Tree::walk(&base, request, options, may_hold)?;
+        let found = Tree::walk(&base, request, options, may_hold)?;
+        Self::of_tree(Base::One(Arc::new(base)), name, request, found)
+    }
+
+    /// What a walk has found beneath `base`.
+    pub(super) fn of_tree(
+        base: Base,
+        name: &[u8],
+        request: &[u8],
+        (contents, versions): (Contents, Versions),
+    ) -> Result<Self, OfferedError> {
         let manifest = Manifest::new(name.to_vec(), Kind::Directory, contents)?;
         Ok(Self {
             manifest: Arc::new(manifest),
-            base: Arc::new(base),
+            base,
             file: None,
             links: Links::Refuse,
             request: request.to_vec(),
@@ -105,12 +116,11 @@ impl DataSet {
 
     /// Whether `other` is this data set, with the same sizes, times and versions of all files.
     pub fn is_same(&self, other: &Self) -> bool {
-        let place = |set: &Self| rustix::fs::fstat(set.base.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
         self.file == other.file
             && self.request == other.request
             && self.manifest == other.manifest
             && self.versions == other.versions
-            && place(self).is_some_and(|here| Some(here) == place(other))
+            && self.base.is_same(&other.base)
     }
 
     /// Opens file `index` for reading.
@@ -122,7 +132,8 @@ impl DataSet {
         let entry = self.manifest.entries().get(index).ok_or(OfferedError::NoSuchFile(index))?;
         let path = self.file.as_ref().unwrap_or(&entry.path);
         let changed = || OfferedError::Changed { path: self.shown(index) };
-        let file = match self.base.open_for_reading(path, self.links) {
+        let (base, path) = self.base.find(path).ok_or_else(changed)?;
+        let file = match base.open_for_reading(path, self.links) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Err(changed()),
             opened => opened.map_err(|errno| OfferedError::from_errno(&self.shown(index), errno))?,
         };
