@@ -138,7 +138,13 @@ fn row(source: &Source, item: &Listed) -> String {
         ListedKind::Special => ("special".to_owned(), ""),
     };
     let modified = modified(item).unwrap_or_else(|| "-".to_owned());
-    format!("{size:>10}  {modified:20}  {}{mark}", printable(&path_of(source, item)))
+    let path = path_of(source, item);
+    // What is to be written, where that is not what is seen.
+    let written = match str::from_utf8(&path) {
+        Ok(_) => String::new(),
+        Err(_) => format!("  ({} in an address)", printable(quoted(&path, |c| c == '#').as_bytes())),
+    };
+    format!("{size:>10}  {modified:20}  {}{mark}{written}", printable(&path))
 }
 
 /// When the item was changed, to the second; `None` before 1970.
@@ -239,6 +245,8 @@ mod tests {
         let from = source("dtn1/run7").unwrap();
         assert_eq!(row(&from, &item("a\n", ListedKind::File)), "    1.2 kB  2000-02-29T00:00:00Z  a\\n");
         assert_eq!(row(&from, &item("sub", ListedKind::Directory)), "         -  2000-02-29T00:00:00Z  sub/");
+        let bytes = Listed { path: b"d%/\xff".to_vec(), ..item("", ListedKind::File) };
+        assert!(row(&from, &bytes).ends_with("  d%/\\xff  (d%25/%FF in an address)"));
         let itself = row(&from, &item("", ListedKind::File));
         assert!(itself.ends_with("  run7"), "{itself}");
     }

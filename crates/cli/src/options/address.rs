@@ -9,7 +9,8 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use inhaul_base::byte_text::quoted;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use inhaul_base::byte_text::{quoted, text_of};
 use inhaul_identity::Token;
 use inhaul_mover::{Destination, Server, Source, SourceError};
 
@@ -92,8 +93,13 @@ pub(crate) fn path(text: &OsStr) -> Result<String, Wrong> {
     Ok(source.path)
 }
 
+/// Any bytes as text: see [`inhaul_base::byte_text`].
+pub(crate) fn any_bytes() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text_of(text.as_bytes()))
+}
+
 /// A text with `%XX` for each byte that is no UTF-8.
-fn as_text(bytes: &[u8]) -> String {
+pub(crate) fn as_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());

@@ -50,6 +50,9 @@ fn a_token_gives_the_same_directory_when_more_is_offered() {
     let alone = serve(dir.path(), &["A"]);
     let (within, sub, all) = (token("/B"), token("sub"), token("/"));
     assert!(within.starts_with(&format!("inhaul://{}/A/B#", alone.address)), "{within}");
+    // A byte that is no UTF-8, and what a shell would obey, are numbers.
+    let odd = token("/it's %FF%25 $x");
+    assert!(odd.starts_with(&format!("inhaul://{}/A/it%27s%20%FF%25%20%24x#", alone.address)), "{odd}");
     assert_eq!(listed(&within), (Some(0), vec!["inA".to_owned()]));
     // The ticket of all, with an address that has no name.
     let nameless = format!("inhaul://{}/B#{}", alone.address, all.split_once('#').unwrap().1);

@@ -13,6 +13,7 @@ use inhaul_identity::{
     AuthorizedKeys, Book, Caveats, Delegated, DelegatedList, Fingerprint, Grant, NameLeftOut, Right, Rights, Scope,
     State, Token, TokenError, TokenId, UnixTime,
 };
+use inhaul_store::printable;
 
 use crate::api::error::MoveError;
 use crate::api::trust::ServerIdentity;
@@ -131,8 +132,8 @@ impl Gate {
     /// Whether a client may do this at `path`; a refusal says what right is missing, and why.
     pub(crate) fn check(&self, caller: &Caller, right: Right, path: &str) -> Result<Reach, GreetingError> {
         let decided = self.decide(caller, right, path);
-        let client = caller.address.to_string();
-        let access = caller.access(&client, right, path);
+        let (client, shown) = (caller.address.to_string(), printable(&bytes_of(path)));
+        let access = caller.access(&client, right, &shown);
         match decided {
             Ok(reach) => {
                 self.audit.write(&Event::Granted(access));
@@ -153,8 +154,8 @@ impl Gate {
     /// Why not; it is written down.
     pub(crate) fn still(&self, caller: &Caller, right: Right, path: &str) -> Result<(), String> {
         self.decide(caller, right, path).map(drop).inspect_err(|reason| {
-            let client = caller.address.to_string();
-            self.audit.write(&Event::Ended { access: caller.access(&client, right, path), reason });
+            let (client, shown) = (caller.address.to_string(), printable(&bytes_of(path)));
+            self.audit.write(&Event::Ended { access: caller.access(&client, right, &shown), reason });
         })
     }
 
