@@ -102,9 +102,9 @@ fn everything_comes_of_one_directory_and_of_several() {
     let list = to.path().join("all.meta4");
     let moved: Vec<String> = metalink.stdout.lines().map(|line| moved(line, &both)).collect();
     std::fs::write(&list, moved.join("\n")).unwrap();
-    let ticket = all.split_once('#').unwrap().1.split_once('.').unwrap().1;
+    let ticket = all.split_once('#').unwrap().1;
     let tokens = to.path().join("tokens");
-    std::fs::write(&tokens, format!("{} {ticket}\n", both.address)).unwrap();
+    std::fs::write(&tokens, format!("{}#{ticket}\n", both.address)).unwrap();
     std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let out = format!("{}/out/", to.path().display());
     let got = run(&["get", "--metalink", list.to_str().unwrap(), "--token-file", tokens.to_str().unwrap(), &out]);

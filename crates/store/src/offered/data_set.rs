@@ -9,10 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inhaul_base::ByteRange;
 use rustix::io::Errno;
 
-use super::everything::Base;
 use super::kept::{granted_of, is_generated};
 use super::scan::{Tree, entry, shown};
-use super::{MayHold, OfferedError, ScanOptions};
+use super::{MayHold, OfferedError, Root, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
 use crate::digest_cache::{FileVersion, Versions};
@@ -36,6 +35,39 @@ pub struct DataSet {
     request: Vec<u8>,
     versions: Versions,
     pub(super) open: Mutex<OpenFiles>,
+}
+
+/// Where the files of a data set lie.
+#[derive(Debug)]
+pub(super) enum Base {
+    /// In one directory.
+    One(Arc<Beneath>),
+    /// In several, whose names the paths begin with.
+    All(Vec<Root>),
+}
+
+impl Base {
+    /// The directory that `path` of the data set lies in, and the path there.
+    pub(super) fn find<'p>(&'p self, path: &'p [u8]) -> Option<(&'p Beneath, &'p [u8])> {
+        let roots = match self {
+            Self::One(base) => return Some((base, path)),
+            Self::All(roots) => roots,
+        };
+        let name = path.split(|&byte| byte == b'/').next()?;
+        let root = roots.iter().find(|root| root.name == name)?;
+        let rest = path[name.len()..].strip_prefix(b"/").unwrap_or_default();
+        Some((&root.dir, root.file.as_deref().unwrap_or(rest)))
+    }
+
+    /// Whether the directories are the same ones.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let place = |dir: &Arc<Beneath>| rustix::fs::fstat(dir.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        let places = |base: &Self| match base {
+            Self::One(dir) => place(dir).map(|place| vec![place]),
+            Self::All(roots) => roots.iter().map(|root| place(&root.dir)).collect(),
+        };
+        places(self).is_some_and(|here| Some(here) == places(other))
+    }
 }
 
 impl DataSet {

@@ -1,49 +1,14 @@
 //! Everything that is offered as one data set: each directory under its name, as requests begin with it.
 
-use std::sync::Arc;
-
+use super::data_set::Base;
 use super::scan::Tree;
-use super::{DataSet, MayHold, Offered, OfferedError, Root, ScanOptions};
-use crate::beneath::Beneath;
+use super::{DataSet, MayHold, Offered, OfferedError, ScanOptions};
 use crate::{Contents, Timestamp};
 
 /// The name of the data set. It has none of its own, so nothing lands under this one.
 const NAME: &[u8] = b"everything";
 /// The permissions of its directory, which is none of a disk.
 const MODE: u32 = 0o755;
-
-/// Where the files of a data set lie.
-#[derive(Debug)]
-pub(super) enum Base {
-    /// In one directory.
-    One(Arc<Beneath>),
-    /// In several, whose names the paths begin with.
-    All(Vec<Root>),
-}
-
-impl Base {
-    /// The directory that `path` of the data set lies in, and the path there.
-    pub(super) fn find<'p>(&'p self, path: &'p [u8]) -> Option<(&'p Beneath, &'p [u8])> {
-        let roots = match self {
-            Self::One(base) => return Some((base, path)),
-            Self::All(roots) => roots,
-        };
-        let name = path.split(|&byte| byte == b'/').next()?;
-        let root = roots.iter().find(|root| root.name == name)?;
-        let rest = path[name.len()..].strip_prefix(b"/").unwrap_or_default();
-        Some((&root.dir, root.file.as_deref().unwrap_or(rest)))
-    }
-
-    /// Whether the directories are the same ones.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let place = |dir: &Arc<Beneath>| rustix::fs::fstat(dir.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
-        let places = |base: &Self| match base {
-            Self::One(dir) => place(dir).map(|place| vec![place]),
-            Self::All(roots) => roots.iter().map(|root| place(&root.dir)).collect(),
-        };
-        places(self).is_some_and(|here| Some(here) == places(other))
-    }
-}
 
 impl Offered {
     /// All of it, in one data set.
