@@ -48,8 +48,11 @@ pub(crate) struct Ls {
 pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
     let mut source = args.source.clone();
     let trust = trust::settle(&args.security, &mut source.mirrors, NamedBy::User)?;
+    // A Metalink is read when more may be offered.
+    let source = if args.metalink { inhaul_mover::in_full(&source, &trust)? } else { source };
+    let shown = Source { mirrors: args.source.mirrors.clone(), path: source.path.clone() };
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut format = Format::new(args);
+    let mut format = Format::new(args, &shown);
     let mut written = format.begin(&mut out);
     let mut write = |item: &Listed, hash: Option<Hash>| {
         // A reader may want each line at once, or may have closed the pipe ('| head').
@@ -79,8 +82,7 @@ enum Format<'a> {
 }
 
 impl<'a> Format<'a> {
-    fn new(args: &'a Ls) -> Self {
-        let source = &args.source;
+    fn new(args: &Ls, source: &'a Source) -> Self {
         match (args.json, args.metalink) {
             (true, _) => Self::Json { source },
             (_, true) => Self::Metalink { source },
@@ -136,7 +138,13 @@ fn row(source: &Source, item: &Listed) -> String {
         ListedKind::Special => ("special".to_owned(), ""),
     };
     let modified = modified(item).unwrap_or_else(|| "-".to_owned());
-    format!("{size:>10}  {modified:20}  {}{mark}", printable(&path_of(source, item)))
+    let path = path_of(source, item);
+    // What is to be written, where that is not what is seen.
+    let written = match str::from_utf8(&path) {
+        Ok(_) => String::new(),
+        Err(_) => format!("  ({} in an address)", printable(quoted(&path, |c| c == '#').as_bytes())),
+    };
+    format!("{size:>10}  {modified:20}  {}{mark}{written}", printable(&path))
 }
 
 /// When the item was changed, to the second; `None` before 1970.
@@ -237,6 +245,8 @@ mod tests {
         let from = source("dtn1/run7").unwrap();
         assert_eq!(row(&from, &item("a\n", ListedKind::File)), "    1.2 kB  2000-02-29T00:00:00Z  a\\n");
         assert_eq!(row(&from, &item("sub", ListedKind::Directory)), "         -  2000-02-29T00:00:00Z  sub/");
+        let bytes = Listed { path: b"d%/\xff".to_vec(), ..item("", ListedKind::File) };
+        assert!(row(&from, &bytes).ends_with("  d%/\\xff  (d%25/%FF in an address)"));
         let itself = row(&from, &item("", ListedKind::File));
         assert!(itself.ends_with("  run7"), "{itself}");
     }

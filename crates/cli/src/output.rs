@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
-use inhaul_mover::{ErrorKind, is_obeyed, printable, printable_lines};
+use inhaul_mover::{ErrorKind, is_obeyed, is_output_closed, printable, printable_lines};
 use serde::Serialize;
 
 use crate::terminal;
@@ -35,6 +35,8 @@ pub(crate) fn announce_bytes(bytes: &[u8]) {
 
 /// Takes note of how writing to standard output went.
 pub(crate) fn note(written: io::Result<()>) {
+    // Where there is none, the runtime has put /dev/null in its place: what was written has come nowhere.
+    let written = written.and_then(|()| if is_output_closed() { Err(closed()) } else { Ok(()) });
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -43,10 +45,15 @@ pub(crate) fn note(written: io::Result<()>) {
     }
 }
 
+/// The error of writing to standard output that was closed when the program began.
+pub(crate) fn closed() -> io::Error {
+    io::Error::other("it is closed")
+}
+
 /// What went wrong, and what to say of it, if standard output could not be written.
 pub(crate) fn failure() -> Option<(ErrorKind, String)> {
     let error = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-    let full = error.kind() == io::ErrorKind::StorageFull;
+    let full = error.kind() == io::ErrorKind::StorageFull || is_output_closed();
     let kind = if full { ErrorKind::NoSpace } else { ErrorKind::Destination };
     Some((kind, format!("standard output cannot be written ({error}): what is there is not all")))
 }

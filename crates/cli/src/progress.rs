@@ -61,7 +61,13 @@ fn overall(progress: &Progress, columns: usize) -> Vec<String> {
 /// What has come, in which time, and the rate that this is.
 fn fetched(progress: &Progress) -> String {
     let seconds = progress.seconds;
-    let time = if seconds < 100.0 { format!("{seconds:.1} s") } else { clock(seconds) };
+    // Three digits, as the bytes and the rate beside it have: it can be reckoned.
+    let time = match seconds {
+        ..1.0 => format!("{seconds:.3} s"),
+        ..10.0 => format!("{seconds:.2} s"),
+        ..100.0 => format!("{seconds:.1} s"),
+        _ => clock(seconds),
+    };
     format!("fetched {} in {time}: {}", format_bytes(progress.fetched_bytes), rate(progress.average_bps))
 }
 
@@ -263,6 +269,9 @@ mod tests {
             let progress = Progress { fetched_bytes, seconds, average_bps, ..Progress::default() };
             crate::figures::assert_rate(&overall(&progress, 80)[1]);
         }
+        let progress =
+            Progress { fetched_bytes: 2_200_000, seconds: 0.1215, average_bps: 144.8e6, ..Progress::default() };
+        assert!(overall(&progress, 80)[1].starts_with("fetched 2.2 MB in 0.121 s: 144.8 Mbit/s"));
     }
 
     #[test]

@@ -21,7 +21,9 @@ use signal_hook::consts::{SIGHUP, SIGUSR1};
 use crate::exit::{Failure, code};
 use crate::hint::quoted;
 use crate::metrics;
-use crate::options::{self, RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
+use crate::options::{
+    self, Advertised, RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter,
+};
 use crate::output::announce;
 use crate::own_address::host_of;
 use crate::running;
@@ -137,9 +139,9 @@ struct Doors {
     /// Print no command with a token
     #[arg(long)]
     no_ticket: bool,
-    /// The server's name and port in the printed command [default: an address of this host]
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = options::server)]
-    advertise: Option<Server>,
+    /// The server's name and port in the printed command [default: an address of this host, and its port]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = options::advertised)]
+    advertise: Option<Advertised>,
     /// Show this certificate to clients that ask for one (--ca): a PEM file, the server's own first
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
@@ -225,8 +227,9 @@ pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
     };
     let tickets = args.doors.tickets(args.accept.accept_puts.is_some(), &key)?;
     Ok(inhaul_mover::serve(&options, &stop, |address| {
-        let server = || args.doors.advertise.clone().unwrap_or_else(|| Server::new(host_of(address), address.port()));
-        running::note(&noted, &server());
+        let here = || Server::new(host_of(address), address.port());
+        let server = || args.doors.advertise.as_ref().map_or_else(here, |advertised| advertised.at(address.port()));
+        running::note(&noted, &Source { mirrors: vec![server()], path: name_left_out(&args.directories) });
         announce(&format!("listening on {address}"));
         for (right, ticket) in tickets {
             let address = |path| Source { mirrors: vec![Server { ticket: ticket.clone().into(), ..server() }], path };
@@ -251,6 +254,12 @@ impl Serve {
             per_client: self.max_sessions_per_client.map(usize::from),
         }
     }
+}
+
+/// The name of the only directory, if it may be left out of addresses; otherwise empty.
+fn name_left_out(offers: &[Offer]) -> String {
+    let is_alone = offers.len() == 1 && offers[0].name().is_none();
+    names(offers).into_iter().next().filter(|_| is_alone).unwrap_or_default()
 }
 
 /// The path in addresses of each directory that is offered.

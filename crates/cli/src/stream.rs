@@ -9,10 +9,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use inhaul_mover::{MoveError, Stop, StreamOutput};
+use inhaul_mover::{MoveError, Stop, StreamOutput, is_input_closed, is_output_closed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tempfile::TempDir;
+
+use crate::output::closed;
 
 /// The path that means standard input or output.
 const STANDARD: &str = "-";
@@ -54,6 +56,9 @@ pub(crate) fn output(destination: &Path) -> Result<Option<Output>, MoveError> {
         detail: format!("'{}' cannot be written ({error})", destination.display()),
     };
     let output = if [STANDARD, "/dev/stdout"].iter().any(|name| destination == Path::new(name)) {
+        if is_output_closed() {
+            return Err(failed(closed()));
+        }
         File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?)
     } else {
         let is_stream = |kind: std::fs::FileType| kind.is_fifo() || kind.is_char_device();
@@ -74,6 +79,9 @@ pub(crate) fn input(paths: &[PathBuf], stop: &Stop) -> Result<Option<Spool>, Mov
             return Err(MoveError::Usage("standard input ('-') is put alone".to_owned()));
         }
         _ => return Ok(None),
+    }
+    if is_input_closed() {
+        return Err(MoveError::System { what: "standard input cannot be read", source: closed() });
     }
     let spool = Spool::new()?;
     let copied = File::create_new(spool.file()).and_then(|mut file| keep(&mut io::stdin().lock(), &mut file, stop));

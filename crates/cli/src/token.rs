@@ -1,16 +1,20 @@
 //! `inhaul token`: rights for others, as text.
 
+use std::sync::Arc;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use inhaul_base::byte_text::{bytes_of, quoted};
 use inhaul_identity::audit::Event;
 use inhaul_identity::{
-    AuthorizedKeys, Book, BookError, Delegated, DelegatedList, Grant, Key, Made, Right, Rights, Scope, State, Ticket,
-    Token, TokenError, TokenId,
+    AuthorizedKeys, Book, BookError, Delegated, DelegatedList, Grant, Key, Made, NameLeftOut, Right, Rights, Scope,
+    State, Ticket, Token, TokenError, TokenId,
 };
 use inhaul_mover::{DEFAULT_PORT, ErrorKind, Server, ServerIdentity, Source};
 use serde::Serialize;
 
 use crate::exit::{Failure, code};
-use crate::options::{self, OUTPUT};
+use crate::options::{self, Advertised, OUTPUT};
 use crate::output::{announce, to_json};
 use crate::own_address::own_address;
 use crate::running;
@@ -60,13 +64,13 @@ pub(crate) enum Tokens {
 #[derive(Debug, Args)]
 pub(crate) struct Make {
     /// Allow listing and fetching what is beneath PATH
-    #[arg(long, value_name = "PATH", help_heading = TOKEN)]
+    #[arg(long, value_name = "PATH", value_parser = path_parser(), help_heading = TOKEN)]
     read: Option<String>,
     /// Allow puts to beneath PATH
-    #[arg(long, value_name = "PATH", help_heading = TOKEN)]
+    #[arg(long, value_name = "PATH", value_parser = path_parser(), help_heading = TOKEN)]
     write: Option<String>,
     /// Allow copies from other servers to beneath PATH
-    #[arg(long, value_name = "PATH", help_heading = TOKEN)]
+    #[arg(long, value_name = "PATH", value_parser = path_parser(), help_heading = TOKEN)]
     copy: Option<String>,
     /// How long it is good: a number with s, m, h, d or w behind it
     #[arg(long, value_name = "TIME", default_value = "2d", value_parser = lifetime, help_heading = TOKEN)]
@@ -75,8 +79,8 @@ pub(crate) struct Make {
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = TOKEN)]
     label: String,
     /// The server's name and port in the address [default: those of the server that runs here, or an address of this host and port 4321]
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = options::server, help_heading = TOKEN)]
-    server: Option<Server>,
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = options::advertised, help_heading = TOKEN)]
+    server: Option<Advertised>,
 }
 
 /// The command line of `inhaul token list`.
@@ -119,7 +123,9 @@ pub(crate) fn run(command: &Tokens) -> Result<(), Failure> {
 }
 
 fn make(args: &Make) -> Result<(), Failure> {
-    let given = [(Right::Read, &args.read), (Right::Write, &args.write), (Right::Copy, &args.copy)];
+    let running = running::find(&state().running());
+    let read = args.read.as_ref().map(|path| path_in_full(path, running.as_ref()));
+    let given = [(Right::Read, &read), (Right::Write, &args.write), (Right::Copy, &args.copy)];
     let mut grant: Option<Grant> = None;
     for (right, path) in given.into_iter().filter_map(|(right, path)| Some((right, path.as_ref()?))) {
         let scope = Scope::new(path).map_err(|error| Failure::usage(format!("'{path}': {error}")))?;
@@ -133,12 +139,46 @@ fn make(args: &Make) -> Result<(), Failure> {
     let (key, _) = Key::load_or_make(&state().server_key())?;
     let made = Made { grant, end: now().plus(args.until), label: args.label.clone() };
     let token = issue(&key, &made)?;
-    let server = args.server.clone().or_else(|| running::find(&state().running()));
-    let mut server = server.unwrap_or_else(|| Server::new(own_address(), DEFAULT_PORT));
-    server.ticket = Ticket { fingerprint: Some(key.fingerprint()), token: Some(token) }.into();
-    let path = made.grant.scope.to_string().trim_start_matches('/').to_owned();
-    announce(&Source { mirrors: vec![server], path }.to_secret_text());
+    let running = running.and_then(|source| source.mirrors.into_iter().next());
+    let port = running.as_ref().map_or(DEFAULT_PORT, |server| server.port);
+    let given = args.server.as_ref().map(|server| server.at(port));
+    let server = given.or(running).unwrap_or_else(|| Server::new(own_address(), port));
+    let ticket = Ticket { fingerprint: Some(key.fingerprint()), token: Some(token) };
+    announce(&address(server, &made.grant.scope.to_string(), &ticket));
     Ok(())
+}
+
+/// The path of a right to read. It begins with the name of what is offered, so that it means the same when more is: the
+/// server that runs knows whether the name was left out.
+fn path_in_full(path: &str, running: Option<&Source>) -> String {
+    if path.split('/').all(str::is_empty) {
+        return path.to_owned();
+    }
+    match running {
+        Some(running) if running.path.is_empty() => path.to_owned(),
+        Some(running) => NameLeftOut::new(running.path.as_str()).path_in_full(path),
+        None => {
+            let first = path.split('/').find(|part| !part.is_empty()).map(text_for_people).unwrap_or_default();
+            log::warn!("no server of this user runs here: make sure that '{first}' is the name of what is offered");
+            path.to_owned()
+        }
+    }
+}
+
+fn text_for_people(text: &str) -> String {
+    inhaul_mover::printable(&bytes_of(text))
+}
+
+/// The address with a ticket: no shell changes it.
+fn address(server: Server, path: &str, ticket: &Ticket) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-._~/+,:=@".contains(c);
+    let bare = Source { mirrors: vec![Server { ticket: Arc::default(), ..server }], path: String::new() };
+    let path = quoted(&bytes_of(path.trim_start_matches('/')), |c| !is_plain(c));
+    format!("{bare}{path}#{}", ticket.to_secret_text())
+}
+
+fn path_parser() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().try_map(|text| options::path(&text))
 }
 
 /// Makes a token, and writes down that it was made.

@@ -189,8 +189,12 @@ pub(crate) fn make(path: &Path, text: &str) -> Result<bool, FileError> {
     made.map_err(failed(path))
 }
 
-/// Replaces a file by one with this text, in one step.
-pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
+/// Replaces a file by one with this text, for its user alone, in one step. What root makes so in the directory of another
+/// user is that user's.
+///
+/// # Errors
+/// When the directory may not be written to, or the disk is full.
+pub fn replace(path: &Path, text: &str) -> Result<(), FileError> {
     let (new, file) = beside(path)?;
     let replaced = write_whole(file, text).and_then(|()| std::fs::rename(&new, path));
     replaced.map_err(|error| {

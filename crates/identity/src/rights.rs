@@ -170,13 +170,6 @@ impl Scope {
         high.contains_normal(&deep.0).then(|| deep.clone())
     }
 
-    /// The same at a server that offers what has these names, one of which may be left out of paths: with the name.
-    /// Everything stays everything.
-    #[must_use]
-    pub fn in_full(&self, names: &OfferedNames) -> Self {
-        if self.is_all() { self.clone() } else { Self(names.path_in_full(&self.0).trim_start_matches('/').to_owned()) }
-    }
-
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -219,33 +212,35 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The names by which paths at a server begin. The first of them may be left out.
+/// The name that paths at a server begin with, where it may be left out: nothing else is offered there. It may not be
+/// left out of rights, which outlive what is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfferedNames {
-    left_out: String,
-    others: Vec<String>,
-}
+pub struct NameLeftOut(String);
 
-impl OfferedNames {
-    /// `left_out` may be left out of paths; `others` are the rest.
-    pub fn new(left_out: impl Into<String>, others: impl IntoIterator<Item = String>) -> Self {
-        Self { left_out: left_out.into(), others: others.into_iter().collect() }
+impl NameLeftOut {
+    /// This name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
     }
 
-    /// The path with the name, and so as [`Scope::in_full`] has it. One that climbs stays as it is. Where there are
-    /// several names, the empty path is that of all together.
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// The path with the name. One that climbs stays as it is.
     pub fn path_in_full(&self, path: &str) -> String {
         let Some(path) = normal(path) else { return path.to_owned() };
-        let first = path.split('/').next().unwrap_or_default();
-        match self {
-            Self { left_out, others } if path.is_empty() && others.is_empty() => format!("/{left_out}"),
-            Self { left_out, others }
-                if path.is_empty() || first == left_out || others.iter().any(|name| name == first) =>
-            {
-                format!("/{path}")
-            }
-            Self { left_out, .. } => format!("/{left_out}/{path}"),
+        match path.split('/').next().unwrap_or_default() {
+            first if first == self.0 => format!("/{path}"),
+            "" => format!("/{}", self.0),
+            _ => format!("/{}/{path}", self.0),
         }
+    }
+
+    /// Whether a scope has the name, or is everything.
+    pub fn begins(&self, scope: &Scope) -> bool {
+        scope.is_all() || scope.0.split('/').next() == Some(self.0.as_str())
     }
 }
 
@@ -317,41 +312,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_may_be_left_out_makes_no_difference() {
-        let names = OfferedNames::new("data", []);
-        let scope = |path: &str| Scope::new(path).unwrap().in_full(&names);
-        assert_eq!((scope("/run"), scope("/data/run")), (Scope::new("/data/run").unwrap(), scope("/run")));
-        assert_eq!((scope("/"), scope("/data")), (Scope::all(), Scope::new("/data").unwrap()));
+    fn a_name_that_may_be_left_out_of_paths_is_in_rights() {
+        let name = NameLeftOut::new("data");
+        let scope = |path: &str| Scope::new(path).unwrap();
         for (path, whole) in
             [("", "/data"), ("/data/", "/data"), ("run//x", "/data/run/x"), ("/data/data", "/data/data")]
         {
-            assert_eq!(names.path_in_full(path), whole);
+            assert_eq!(name.path_in_full(path), whole);
         }
-        assert_eq!(names.path_in_full("/a/../data"), "/a/../data");
-        assert!(!scope("/data/data").contains(&names.path_in_full("/data")), "the name comes first");
-        assert!(!scope("/run").contains(&names.path_in_full("/database/run")));
-    }
-
-    #[test]
-    fn further_names_are_never_within_the_one_that_may_be_left_out() {
-        let names = OfferedNames::new("data", ["more".to_owned()]);
-        let scope = |path: &str| Scope::new(path).unwrap().in_full(&names);
-        for (path, whole) in [
-            ("", "/"),
-            ("/data", "/data"),
-            ("/run/x", "/data/run/x"),
-            ("/more/x", "/more/x"),
-            ("./more", "/more"),
-            ("/moreover", "/data/moreover"),
-            ("/data/more", "/data/more"),
-        ] {
-            assert_eq!(names.path_in_full(path), whole);
-        }
-        assert!(!scope("/data").contains(&names.path_in_full("/more/x")));
-        assert!(
-            !scope("/more").contains(&names.path_in_full("/x")) && !scope("/run").contains(&names.path_in_full("/"))
-        );
-        assert_eq!((scope("/more"), scope("/")), (Scope::new("/more").unwrap(), Scope::all()));
+        assert_eq!(name.path_in_full("/a/../data"), "/a/../data");
+        assert!(!scope("/data/data").contains(&name.path_in_full("/data")), "the name comes first");
+        assert!(!scope("/run").contains(&name.path_in_full("/run")) && scope("/data").contains(&name.path_in_full("")));
+        assert!(name.begins(&scope("/")) && name.begins(&scope("/data/x")) && !name.begins(&scope("/database")));
     }
 
     #[test]

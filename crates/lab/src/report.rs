@@ -64,14 +64,21 @@ pub fn run_table(run: &RunResult) -> String {
     text + &table.to_string() + &rate_lines(run)
 }
 
-/// The flows. Each one's goodput is over the part of the measured time in which it was active, which stands beside it.
+/// The flows. Each one's goodput is over the part of the measured time in which it was active, which stands beside it;
+/// or over its own, if that has ended before.
 fn flow_table(run: &RunResult) -> Table {
     use Align::{Left, Right};
     let mut table = Table::new([Left, Left, Right, Right, Right, Right, Right, Right, Left]).indented(2);
     table.row(["flow", "protocol", "RTT", "bytes", "in", "goodput", "ideal", "loss"]);
     for flow in run.flows.iter().take(SHOWN) {
-        let seen = flow.throughput(run.measured_s);
-        let note = flow.failure.as_ref().map(|failure| format!("FAILED: {failure}")).unwrap_or_default();
+        // One that was done before has its own time: nothing of it is in the measured one.
+        let is_before = flow.stop_s <= run.measured_s[0] && flow.stop_s > flow.start_s;
+        let seen = flow.throughput(if is_before { [flow.start_s, flow.stop_s] } else { run.measured_s });
+        let note = match &flow.failure {
+            Some(failure) => format!("FAILED: {failure}"),
+            None if is_before => "before the measured time".to_owned(),
+            None => String::new(),
+        };
         table.row([
             flow.name.clone(),
             flow.protocol.clone(),
@@ -199,6 +206,11 @@ mod tests {
         assert!(text.contains("  6.0 MB   6.00 s    8 Mbit/s  "), "{text}");
         assert!(text.contains("aggregate goodput               16.0 MB in 6.00 s: 21.3 Mbit/s\n"), "{text}");
         assert!(text.contains("Jain's index                    -\n"), "{text}");
+        let mut run = run;
+        run.measured_s = [2.0, 6.0];
+        let text = run_table(&run);
+        assert!(text.contains("  10.0 MB  0.250 s  320 Mbit/s  "), "{text}");
+        assert!(text.contains("  before the measured time\n") && text.contains("4.0 MB in 4.00 s: 8.0"), "{text}");
     }
 
     #[test]

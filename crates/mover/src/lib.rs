@@ -54,10 +54,10 @@ pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyRepor
 pub use delegate::{Order, OrderError, OrderRule, Origin, SOURCES_MAX, copy, put, serve};
 pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read_fetch_list};
-pub use haul::{Limit, Model, Prediction, get, list, list_checksums, predict};
+pub use haul::{Limit, Model, Prediction, get, in_full, list, list_checksums, predict};
 pub use inhaul_protocols::registry::Protocols;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Offer, OfferNameError, Rule};
-pub use inhaul_udp::{listen_tcp, written};
+pub use inhaul_udp::{is_input_closed, is_output_closed, listen_tcp, written};
 pub use read::{
     Buffers, CacheOptions, Destination as ReadDestination, Handle, OpenSet, Pins, ReadOptions, ReadProgress, Reader,
     SetStats,

@@ -4,10 +4,14 @@
 //! (`disk::inside`). So no rename and no link can lead a path out of it, even during the operation. There is no such
 //! resolution to make, rename and remove. These operations use the last component of the path, in a parent directory
 //! that was opened that way.
+//!
+//! Where something lands, the way may lead through directories of this user that it may not search or read: data sets
+//! bring such. Their owner may lift that, and so it does, for the moment of the one call.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -23,26 +27,72 @@ pub(crate) enum Links {
     FollowInside,
 }
 
+/// What an owner needs to pass through a directory, to look into it and to make something in it.
+const OWNER_BITS: u32 = 0o700;
+
+/// Held while permissions are lifted for a moment: two threads that do so would restore what the other has lifted.
+static LIFTING: Mutex<()> = Mutex::new(());
+
 /// A directory and what lies beneath it.
 #[derive(Debug)]
-pub(crate) struct Beneath(OwnedFd);
+pub(crate) struct Beneath {
+    fd: OwnedFd,
+    /// Whether directories of this user are passed whatever their permissions say.
+    by_owner: bool,
+}
 
 impl Beneath {
     /// Opens the directory at `path`, which the user of this program has named: links in it are followed.
     pub(crate) fn at(path: &Path) -> rustix::io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+        Ok(Self { fd: rustix::fs::open(path, flags, Mode::empty())?, by_owner: false })
+    }
+
+    /// The same, where directories of this user are passed whatever their permissions say: for what lands.
+    pub(crate) fn by_owner(self) -> Self {
+        Self { by_owner: true, ..self }
     }
 
     /// Opens `path` beneath the directory; the empty path is the directory itself.
     pub(crate) fn open(&self, path: &[u8], flags: OFlags, mode: Mode, links: Links) -> rustix::io::Result<OwnedFd> {
+        match self.open_plainly(path, flags, mode, links) {
+            Err(Errno::ACCESS) if self.by_owner && links == Links::Refuse => {
+                self.open_lifting(path, flags, mode).unwrap_or(Err(Errno::ACCESS))
+            }
+            done => done,
+        }
+    }
+
+    /// The same while the directories on the way are lifted; `None` if that cannot help.
+    fn open_lifting(&self, path: &[u8], flags: OFlags, mode: Mode) -> Option<rustix::io::Result<OwnedFd>> {
+        let _alone = LIFTING.lock().unwrap_or_else(PoisonError::into_inner);
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
+        let itself = Some(path).filter(|path| !path.is_empty() && flags.contains(OFlags::DIRECTORY));
+        let mut lifted = Vec::new();
+        for directory in std::iter::once(&b""[..]).chain(above).chain(itself) {
+            // What is not there, or is somebody else's, makes the call fail below.
+            let Ok(own) = self.own_plainly(directory) else { break };
+            let is_directory = FileType::from_raw_mode(own.mode) == FileType::Directory;
+            if is_directory && own.mode & OWNER_BITS != OWNER_BITS && own.permit(OWNER_BITS).is_ok() {
+                lifted.push(own);
+            }
+        }
+        let opened = (!lifted.is_empty()).then(|| self.open_plainly(path, flags, mode, Links::Refuse));
+        for own in lifted.iter().rev() {
+            // It is its owner who asks for this. If it fails all the same, the owner may still do it.
+            let _ = own.restore();
+        }
+        opened
+    }
+
+    fn open_plainly(&self, path: &[u8], flags: OFlags, mode: Mode, links: Links) -> rustix::io::Result<OwnedFd> {
         let path = if path.is_empty() { b"." } else { path };
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         if links == Links::Refuse {
             resolve |= ResolveFlags::NO_SYMLINKS;
         }
         loop {
-            match disk::open(&self.0, path, flags | OFlags::CLOEXEC, mode, resolve) {
+            match disk::open(&self.fd, path, flags | OFlags::CLOEXEC, mode, resolve) {
                 // EAGAIN: a rename elsewhere kept the kernel from being sure that the path stays beneath.
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 done => return done,
@@ -77,16 +127,26 @@ impl Beneath {
 
     /// What this user has at `path`, to change its permissions. An error if it is somebody else's.
     pub(crate) fn own(&self, path: &[u8]) -> rustix::io::Result<Own> {
-        let found = self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
-        let stat = rustix::fs::fstat(&found)?;
-        let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
-        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        if is_own && !is_link { Ok(Own { found, mode: stat.st_mode }) } else { Err(Errno::ACCESS) }
+        match self.own_plainly(path) {
+            Err(Errno::ACCESS) if self.by_owner => {
+                Own::of(self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?)
+            }
+            own => own,
+        }
+    }
+
+    fn own_plainly(&self, path: &[u8]) -> rustix::io::Result<Own> {
+        // The way to '.' leads through the directory, which may not be permitted.
+        Own::of(match path {
+            b"" => rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?,
+            path => self.open_plainly(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?,
+        })
     }
 
     /// Opens the directory at `path`.
     pub(crate) fn open_directory(&self, path: &[u8], links: Links) -> rustix::io::Result<Self> {
-        self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), links).map(Self)
+        let fd = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), links)?;
+        Ok(Self { fd, by_owner: self.by_owner })
     }
 
     /// What is at `path`. A link as last component is followed only by [`Links::FollowInside`].
@@ -105,28 +165,40 @@ impl Beneath {
     /// The target of the symbolic link at `path`.
     pub(crate) fn read_link(&self, path: &[u8]) -> rustix::io::Result<Vec<u8>> {
         let (parent, name) = self.parent_of(path)?;
-        disk::read_link(&parent.0, name)
+        match disk::read_link(&parent.fd, name) {
+            // The directory itself may not be searched.
+            Err(Errno::ACCESS) if self.by_owner => {
+                let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
+                Ok(rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes())
+            }
+            read => read,
+        }
     }
 
     pub(crate) fn make_directory(&self, path: &[u8], mode: u32) -> rustix::io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        disk::make_directory(&parent.0, name, Mode::from_raw_mode(mode))
+        disk::make_directory(&parent.fd, name, Mode::from_raw_mode(mode))
     }
 
     pub(crate) fn remove_file(&self, path: &[u8]) -> rustix::io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        disk::remove(&parent.0, name, AtFlags::empty())
+        disk::remove(&parent.fd, name, AtFlags::empty())
     }
 
     /// Removes the directory at `path` if it is empty.
     pub(crate) fn remove_directory(&self, path: &[u8]) -> rustix::io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        disk::remove(&parent.0, name, AtFlags::REMOVEDIR)
+        disk::remove(&parent.fd, name, AtFlags::REMOVEDIR)
+    }
+
+    /// The descriptor of the directory, to keep.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
     }
 
     /// The descriptor of the directory.
     pub(crate) fn fd(&self) -> &OwnedFd {
-        &self.0
+        &self.fd
     }
 }
 
@@ -139,6 +211,14 @@ pub(crate) struct Own {
 }
 
 impl Own {
+    /// What was found, if it is this user's.
+    fn of(found: OwnedFd) -> rustix::io::Result<Self> {
+        let stat = rustix::fs::fstat(&found)?;
+        let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if is_own && !is_link { Ok(Self { found, mode: stat.st_mode }) } else { Err(Errno::ACCESS) }
+    }
+
     /// Permits `bits` in addition.
     pub(crate) fn permit(&self, bits: u32) -> rustix::io::Result<()> {
         self.set(self.mode | bits)

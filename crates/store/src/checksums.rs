@@ -99,6 +99,11 @@ pub enum ChecksumsError {
         /// What it says that it is.
         name: String,
     },
+    /// A checksum is of parts.
+    #[error(
+        "line {0} has the checksum that S3 gives a file that was uploaded in parts (DIGITS-NUMBER); it is not one of the file, which needs a list of another kind"
+    )]
+    OfParts(usize),
     /// A checksum may be of several kinds.
     #[error(
         "line {0} does not say of which kind its checksum of 8 digits is: name it with --algorithm crc32, crc32c or adler32"

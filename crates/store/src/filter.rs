@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::gitignore::{Gitignore, GitignoreBuilder, Glob};
+use inhaul_base::byte_text::{bytes_of, text_of};
 
 use crate::{Kind, Manifest, Skipped};
 
@@ -23,8 +24,11 @@ pub struct Filter {
     otherwise: bool,
     /// What may be wanted at all, with all that lies beneath it; `None`: everything.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
-    /// The includes and excludes, each with the line that it is.
-    single: Arc<Vec<(Rule, String)>>,
+    /// Whether a pattern has bytes that are no UTF-8. Patterns are text, so paths are matched as text then: see
+    /// [`inhaul_base::byte_text`].
+    has_bytes: bool,
+    /// The includes and excludes, each with the lines that it is.
+    single: Arc<Vec<(Rule, Vec<String>)>>,
 }
 
 /// Most rules of a filter, and most bytes of their patterns; compiled, they are bounded by what compiles them.
@@ -74,7 +78,7 @@ impl Rule {
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { patterns: Gitignore::empty(), otherwise: true, only: None, single: Arc::default() }
+        Self { patterns: Gitignore::empty(), otherwise: true, has_bytes: false, only: None, single: Arc::default() }
     }
 }
 
@@ -87,33 +91,41 @@ impl Filter {
         check_size(rules, RULES_MAX, RULES_BYTES_MAX)?;
         let mut builder = GitignoreBuilder::new("");
         let mut single = Vec::new();
-        let mut excludes = false;
+        let (mut excludes, mut has_bytes) = (false, false);
         for rule in rules {
             let (line, pattern) = match rule {
                 Rule::Include(pattern) => (format!("!{pattern}"), pattern),
                 Rule::Exclude(pattern) => (escaped(pattern), pattern),
                 Rule::Line(line) => (line.clone(), line),
             };
+            has_bytes |= *bytes_of(&line) != *line.as_bytes();
             excludes |= !line.is_empty() && !line.starts_with(['!', '#']);
             // Git takes such a pattern for one that matches nothing.
             if !line.starts_with('#') && has_open_class(&line) {
                 let detail = "a '[' has no ']': write '\\[' for the character itself".to_owned();
                 return Err(FilterError::BadPattern { pattern: pattern.clone(), detail });
             }
-            builder.add_line(None, &line).map_err(|error| FilterError::bad(pattern, &error))?;
+            let lines: Vec<String> = std::iter::once(line.clone()).chain(with_bytes(&line)).collect();
+            has_bytes |= lines.len() > 1;
+            for line in &lines {
+                builder.add_line(None, line).map_err(|error| FilterError::bad(pattern, &error))?;
+            }
             if !matches!(rule, Rule::Line(_)) {
-                single.push((rule.clone(), line));
+                single.push((rule.clone(), lines));
             }
         }
         let patterns = builder.build().map_err(|_| FilterError::TooComplex)?;
-        Ok(Self { otherwise: excludes || patterns.is_empty(), patterns, only: None, single: Arc::new(single) })
+        Ok(Self {
+            otherwise: excludes || patterns.is_empty(),
+            patterns,
+            has_bytes,
+            only: None,
+            single: Arc::new(single),
+        })
     }
 
     /// The includes and excludes that no path of `manifest` matches: they may be misspelled.
     pub fn unmatched(&self, manifest: &Manifest) -> BTreeSet<Rule> {
-        let matches = |patterns: &Gitignore, path: &[u8], is_directory| {
-            !patterns.matched(Path::new(OsStr::from_bytes(path)), is_directory).is_none()
-        };
         let paths = || {
             let directories = manifest.directories().iter().map(|directory| (&directory.path, true));
             let files = manifest.entries().iter().map(|file| (&file.path, false));
@@ -124,7 +136,7 @@ impl Filter {
         // pattern may take a lot of memory.
         let mut last = BTreeSet::new();
         for (path, is_directory) in paths().filter(|_| !self.single.is_empty()) {
-            match self.patterns.matched(Path::new(OsStr::from_bytes(path)), is_directory) {
+            match self.matched(&self.patterns, path, is_directory) {
                 Match::None => {}
                 Match::Ignore(glob) | Match::Whitelist(glob) => _ = last.insert(glob.original()),
             }
@@ -132,10 +144,22 @@ impl Filter {
         let is_matched = |line: &str| {
             let mut alone = GitignoreBuilder::new("");
             let added = alone.add_line(None, line).and_then(|alone| alone.build());
-            added.is_ok_and(|alone| paths().any(|(path, is_directory)| matches(&alone, path, is_directory)))
+            added.is_ok_and(|alone| {
+                paths().any(|(path, is_directory)| !self.matched(&alone, path, is_directory).is_none())
+            })
         };
-        let unmatched = |(_, line): &&(Rule, String)| !last.contains(line.as_str()) && !is_matched(line);
+        let unmatched = |(_, lines): &&(Rule, Vec<String>)| {
+            !lines.iter().any(|line| last.contains(line.as_str())) && !lines.iter().any(|line| is_matched(line))
+        };
         self.single.iter().filter(unmatched).map(|(rule, _)| rule.clone()).collect()
+    }
+
+    /// What these patterns say of a path.
+    fn matched<'p>(&self, patterns: &'p Gitignore, path: &[u8], is_directory: bool) -> Match<&'p Glob> {
+        match self.has_bytes {
+            true => patterns.matched(Path::new(&text_of(path)), is_directory),
+            false => patterns.matched(Path::new(OsStr::from_bytes(path)), is_directory),
+        }
     }
 
     /// The same of `paths`, and of what lies beneath them; nothing else is wanted.
@@ -199,7 +223,7 @@ impl Filter {
             None => self.otherwise,
             Some(slash) => above[manifest.find_directory(&path[..slash])?]?,
         };
-        match self.patterns.matched(Path::new(OsStr::from_bytes(path)), is_directory) {
+        match self.matched(&self.patterns, path, is_directory) {
             Match::None => Some(inherited),
             Match::Ignore(_) => None,
             Match::Whitelist(_) => Some(true),
@@ -224,6 +248,27 @@ impl Wanted {
             }
         }
     }
+}
+
+/// The pattern with the bytes that `%XX` stands for, where these are no UTF-8: such names are written so in addresses.
+/// `None`: it has none. A name may have the characters `%XX` themselves, so both are matched.
+fn with_bytes(line: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(line.len()), line.as_bytes());
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.first_chunk::<2>().filter(|_| byte == b'%').and_then(|digits| str::from_utf8(digits).ok());
+        let is_number = |digits: &&str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        match digits.filter(is_number).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(number) if number >= 0x80 => {
+                bytes.push(number);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    str::from_utf8(&bytes).is_err().then(|| text_of(&bytes))
 }
 
 /// Whether a pattern opens a class of characters that it does not close.
@@ -325,6 +370,31 @@ mod tests {
 
     fn exclude(pattern: &str) -> Rule {
         Rule::Exclude(pattern.to_owned())
+    }
+
+    #[test]
+    fn names_that_are_not_utf_8_match_by_their_bytes_or_by_their_numbers() {
+        let file = |path: &[u8]| Entry { path: path.into(), ..Entry::default() };
+        let contents = Contents {
+            files: vec![file(b"%FF"), file(b"a"), file(b"x\xfe"), file(b"\xff\xfe")],
+            ..Contents::default()
+        };
+        let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap();
+        let raw = text_of(b"\xff\xfe");
+        for (rule, expected) in [
+            (exclude("%FF%FE"), [true, true, true, false]),
+            (exclude(&raw), [true, true, true, false]),
+            (Rule::Line(text_of(b"*\xfe")), [true, true, false, false]),
+            (exclude("*%fe"), [true, true, false, false]),
+            (include("%FF*"), [true, false, false, true]),
+            (exclude("?"), [true, false, true, true]),
+            (exclude("%41"), [true; 4]),
+        ] {
+            let filter = Filter::new(std::slice::from_ref(&rule)).unwrap();
+            assert_eq!(filter.apply(&manifest).files, expected, "{rule:?}");
+            let is_matched = filter.unmatched(&manifest).is_empty();
+            assert_eq!(is_matched, expected != [true; 4], "{rule:?}");
+        }
     }
 
     #[test]

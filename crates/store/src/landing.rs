@@ -292,7 +292,8 @@ impl Landing {
                     self.made.push(index);
                     self.record(&[Record::Made { directory: Some(index) }])?;
                 }
-                Err(Errno::EXIST) if self.is_directory(&directory.path) => {
+                // One that lies in a directory that may not be searched is not seen to be there.
+                Err(Errno::EXIST | Errno::ACCESS) if self.is_directory(&directory.path) => {
                     let device = self.base.stat(&directory.path, Links::Refuse).ok().map(|stat| stat.st_dev);
                     self.crosses_devices |= device != finish::device(self.base.fd());
                     if self.made_earlier.contains(&index) {

@@ -1,11 +1,13 @@
 //! The directories and files that a server offers, and the data sets that requests find in them.
 
 mod data_set;
+mod everything;
 mod kept;
 mod list;
 mod offer;
 mod scan;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -54,17 +56,21 @@ pub type MayHold<'c> = dyn FnMut(usize) -> bool + 'c;
 /// whatever is renamed or linked there meanwhile.
 ///
 /// A request begins with the name of one of them: `/NAME/a/b`. The name is the last component of the path, or the one
-/// that an [`Offer`] gives it. The name of the first may be left out, if it was given none: `/a/b` is the same, unless
-/// `a` is a name. So a request means the same whatever else is offered behind what there was, and one with the name,
-/// whatever is offered before it. Symbolic links that a request goes through are followed as long as they stay inside.
+/// that an [`Offer`] gives it. The name of the only one may be left out, if it was given none: `/a/b` is the same,
+/// unless `a` is the name. A request without a name then means nothing once more is offered. So that it never means
+/// another directory, a name that another offered directory has an item of is refused: see [`Offered::unclear`].
+/// The empty request is for everything. Symbolic links that a request goes through are followed as long as they stay
+/// inside.
 #[derive(Debug)]
 pub struct Offered {
     roots: Vec<Root>,
-    /// Whether the name of the first may be left out.
+    /// Whether the name may be left out.
     is_short: bool,
+    /// The names that could mean something else: see [`Offered::unclear`].
+    unclear: BTreeSet<Vec<u8>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Root {
     /// Its name in requests, and the name of the data set of the whole directory.
     name: Vec<u8>,
@@ -97,8 +103,20 @@ impl Offered {
                 return Err(OfferedError::SameName(root.name.clone()));
             }
         }
-        let is_short = offers[0].name().is_none();
-        Ok(Self { roots, is_short })
+        let is_short = roots.len() == 1 && offers[0].name().is_none();
+        let may_have_been_alone = |(root, offer): &(&Root, &Offer)| offer.name().is_none() && root.file.is_none();
+        let shorts: Vec<_> = roots.iter().zip(offers).filter(may_have_been_alone).map(|(root, _)| root).collect();
+        let is_within =
+            |name: &[u8]| shorts.iter().any(|root| root.name != name && root.dir.stat(name, Links::Refuse).is_ok());
+        let unclear = roots.iter().map(|root| root.name.clone()).filter(|name| is_within(name)).collect();
+        Ok(Self { roots, is_short, unclear })
+    }
+
+    /// The names that another one of the directories had an item of when all this began. An address that begins with
+    /// one was good for that item while that directory was offered alone, and so it is refused: it may mean the same or
+    /// nothing, never something else. Another name ([`Offer::named`]) mends that.
+    pub fn unclear(&self) -> impl Iterator<Item = &[u8]> {
+        self.unclear.iter().map(Vec::as_slice)
     }
 
     /// The names by which requests begin.
@@ -111,13 +129,9 @@ impl Offered {
         self.short().map(|root| root.name.as_slice())
     }
 
+    /// The only one, if its name may be left out.
     fn short(&self) -> Option<&Root> {
         self.roots.first().filter(|_| self.is_short)
-    }
-
-    /// What the empty request is for: the only one, if its name may be left out.
-    fn whole(&self) -> Option<&Root> {
-        self.short().filter(|_| self.roots.len() == 1)
     }
 
     /// Finds the path that `request` names, and lists everything beneath it. Reads directories. Opens files only for
@@ -140,7 +154,10 @@ impl Offered {
         may_hold: &mut MayHold<'_>,
     ) -> Result<DataSet, OfferedError> {
         let components = components(request)?;
-        let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
+        if components.is_empty() && self.short().is_none() {
+            return self.everything(request, options, may_hold);
+        }
+        let (root, rest) = self.root_of(request, &components)?;
         if let Some(file) = &root.file {
             return if rest.is_empty() {
                 DataSet::of_file(&root.dir, &root.name, file, Links::Refuse, request, options)
@@ -163,16 +180,17 @@ impl Offered {
     }
 
     /// The offered root of a request, and the rest of the request beneath it.
-    fn root_of<'r>(&self, components: &'r [&'r [u8]]) -> Option<(&Root, &'r [&'r [u8]])> {
-        let named = components.split_first();
-        let named = named.and_then(|(first, rest)| Some((self.roots.iter().find(|root| root.name == *first)?, rest)));
-        named.or_else(|| {
-            let short = match components {
-                [] => self.whole(),
-                _ => self.short().filter(|root| root.file.is_none()),
+    fn root_of<'r>(&self, request: &[u8], components: &'r [&'r [u8]]) -> Result<(&Root, &'r [&'r [u8]]), OfferedError> {
+        if let Some((first, rest)) = components.split_first()
+            && let Some(root) = self.roots.iter().find(|root| root.name == *first)
+        {
+            return match self.unclear.contains(*first) {
+                true => Err(OfferedError::Unclear { name: root.name.clone() }),
+                false => Ok((root, rest)),
             };
-            short.map(|root| (root, components))
-        })
+        }
+        let short = self.short().filter(|root| components.is_empty() || root.file.is_none());
+        short.map(|root| (root, components)).ok_or_else(|| self.not_found(request))
     }
 
     fn request_error(&self, request: &[u8], errno: Errno) -> OfferedError {
@@ -183,7 +201,7 @@ impl Offered {
     }
 
     fn not_found(&self, request: &[u8]) -> OfferedError {
-        let hint = match self.whole() {
+        let hint = match self.short() {
             Some(_) => String::new(),
             None => format!("; what is offered begins with {}", self.names_for_people()),
         };
@@ -248,6 +266,15 @@ pub enum OfferedError {
         path: Vec<u8>,
         /// What could have been asked for, when it can be said.
         hint: String,
+    },
+    /// The path begins with a name that could mean something else.
+    #[error(
+        "'/{0}' is refused: another offered directory has a '{0}' in it, and was reached by the same address when it was offered alone; have this one offered under another name, as in NAME=DIR",
+        printable(name)
+    )]
+    Unclear {
+        /// The name.
+        name: Vec<u8>,
     },
     /// The path leads out of what is offered, by `..` or by a link.
     #[error(

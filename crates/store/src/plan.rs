@@ -459,7 +459,8 @@ fn has_entries(base: &Beneath, path: &[u8]) -> rustix::io::Result<bool> {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
         Err(errno) => return Err(errno),
     };
-    for entry in Dir::read_from(directory.fd())? {
+    // Not by its name '.', which leads through the directory: that may not be permitted.
+    for entry in Dir::new(directory.into_fd())? {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
             return Ok(true);
         }

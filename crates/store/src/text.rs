@@ -1,21 +1,27 @@
 //! Makes text from other machines safe to print.
 
-/// A name, a path or a message as text that is safe on a terminal: bytes that are no UTF-8 become U+FFFD, characters
-/// that a terminal obeys are escaped. Texts come from other machines, and a terminal does what it is sent.
+/// A name, a path or a message as text that is safe on a terminal: bytes that are no UTF-8 are shown by their numbers
+/// (`\xff`), characters that a terminal obeys are escaped. Texts come from other machines, and a terminal does what it is sent.
 ///
 /// What it gives stays as it is when it is made printable again.
 pub fn printable(text: &[u8]) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut before = ' ';
-    for c in String::from_utf8_lossy(text).chars() {
-        // Joiners shape the letters of some scripts, and emoji. Between others, they only hide.
-        let hides = matches!(c, '\u{200c}' | '\u{200d}') && before.is_ascii();
-        if hides || is_obeyed(c) {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            // Joiners shape the letters of some scripts, and emoji. Between others, they only hide.
+            let hides = matches!(c, '\u{200c}' | '\u{200d}') && before.is_ascii();
+            if hides || is_obeyed(c) {
+                safe.extend(c.escape_default());
+            } else {
+                safe.push(c);
+            }
+            before = c;
         }
-        before = c;
+        for byte in chunk.invalid() {
+            safe.push_str(&format!("\\x{byte:02x}"));
+            before = ' ';
+        }
     }
     safe
 }
@@ -50,7 +56,7 @@ mod tests {
     fn printable_escapes_what_a_terminal_would_obey() {
         assert_eq!(printable(b"a b\x1b[2J\n"), "a b\\u{1b}[2J\\n");
         assert_eq!(printable("d\u{e9}j\u{e0}".as_bytes()), "d\u{e9}j\u{e0}");
-        assert_eq!(printable(b"\xff"), "\u{fffd}");
+        assert_eq!((printable(b"\xff"), printable(b"a\xfe/")), ("\\xff".to_owned(), "a\\xfe/".to_owned()));
         assert_eq!(printable("\u{9b}2J".as_bytes()), "\\u{9b}2J", "the one-byte form of an escape sequence");
         assert_eq!(printable("\u{202e}gpj.exe".as_bytes()), "\\u{202e}gpj.exe");
         for hidden in ['\u{200b}', '\u{2060}', '\u{ad}', '\u{3164}', '\u{e0100}'] {

@@ -50,5 +50,5 @@ pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, MESSAGES_MAX, Outgoing};
 pub use sys::{DeviceOffloads, EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
 pub use sys::{TcpCounts, limit_pacing, limit_packets, limit_unsent, tcp_counts};
-pub use sys::{give_back_memory, keep_little_memory};
+pub use sys::{give_back_memory, is_input_closed, is_output_closed, keep_little_memory};
 pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Sent, Transmitter};

@@ -143,7 +143,7 @@ fn a_token_gives_no_more_than_it_says() {
     let ticket = closed.ticket(&["--read", "/a", "--until", "1h"]);
     assert_eq!(closed.get("/a/f", &ticket).code, Some(0));
     for path in ["/b/f", "/", "/a/../b/f", "/ab"] {
-        assert_ends(&closed.get(path, &ticket), NO_RIGHT, "gives 'read' on '/a' only");
+        assert_ends(&closed.get(path, &ticket), NO_RIGHT, "gives 'read' on '/offered/a' only");
     }
     // A link leads out of what the right is for, though not out of what is offered.
     assert_ends(&closed.get("/a/link/f", &ticket), 7, "goes through a link");
@@ -213,20 +213,20 @@ fn a_copy_is_by_a_token_for_its_path_and_never_by_the_key_of_the_server_that_cop
     let may_read = source.ticket(&["--read", "/a", "--until", "1h"]);
     assert_ends(&copy("/a", &may_read, ""), NO_RIGHT, "the right 'copy' on '/' is missing");
     assert_ends(&copy("/b", "", &may_copy), NO_RIGHT, "the right 'read' on '/b' is missing");
-    assert_ends(&copy("/b", &may_read, &may_copy), NO_RIGHT, "gives 'read' on '/a' only");
+    assert_ends(&copy("/b", &may_read, &may_copy), NO_RIGHT, "gives 'read' on '/offered/a' only");
     // The server that copies may read everything there by its own key; who orders a copy may not.
     let keys = with_state(&copier.state, &["key", "make"]).finish(PATIENCE);
     let key = keys.stdout.lines().find_map(|line| line.strip_prefix("server ")).unwrap();
     std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read\n")).unwrap();
     assert_ends(&copy("/b", "", &may_copy), NO_RIGHT, "the right 'read' on '/b' is missing");
-    assert_ends(&copy("/b", &may_read, &may_copy), NO_RIGHT, "gives 'read' on '/a' only");
+    assert_ends(&copy("/b", &may_read, &may_copy), NO_RIGHT, "gives 'read' on '/offered/a' only");
     let copied = copy("/a/f", &may_read, &may_copy);
     assert_eq!(copied.code, Some(0), "{}", copied.summary());
     assert!(std::fs::read(to.path().join("f")).unwrap() == noise(100_000, 1));
     // Who is let in by a key has the source make the token.
     let keys = with_state(&own, &["key", "make"]).finish(PATIENCE);
     let key = keys.stdout.lines().find_map(|line| line.strip_prefix("client ")).unwrap();
-    std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read=/b\n")).unwrap();
+    std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read=/offered/b\n")).unwrap();
     let copied = copy("/b", "", &may_copy);
     assert_eq!(copied.code, Some(0), "{}", copied.summary());
     assert!(std::fs::read(to.path().join("b/f")).unwrap() == noise(100_000, 2));
@@ -266,9 +266,9 @@ fn a_client_is_let_in_by_its_key_while_its_line_is_there() {
     };
     assert_ends(&get("/a/f"), NO_RIGHT, &key);
     let file = closed.state.path().join("authorized_keys");
-    std::fs::write(&file, format!("{key} read=/a alice\n")).unwrap();
+    std::fs::write(&file, format!("{key} read=/offered/a alice\n")).unwrap();
     assert_eq!(get("/a/f").code, Some(0));
-    assert_ends(&get("/b/f"), NO_RIGHT, "has 'read' on '/a' only");
+    assert_ends(&get("/b/f"), NO_RIGHT, "has 'read' on '/offered/a' only");
     std::fs::write(&file, "").unwrap();
     assert_ends(&get("/a/f"), NO_RIGHT, "does not know this client");
 }
@@ -549,7 +549,7 @@ fn a_copy_between_servers_with_certificates_is_by_a_token_for_its_path() {
         let addresses = [source.by_name(path, ticket), copier.by_name("/", &may_copy)];
         with_state(&own, &words).args(addresses).variable("INHAUL_COPY_ACCEPT_NEW", "false").finish(PATIENCE)
     };
-    assert_ends(&copy("/b", &may_read), NO_RIGHT, "gives 'read' on '/a' only");
+    assert_ends(&copy("/b", &may_read), NO_RIGHT, "gives 'read' on '/offered/a' only");
     assert_ends(&copy("/a/f", ""), NO_RIGHT, "is missing");
     let copied = copy("/a/f", &may_read);
     assert_eq!(copied.code, Some(0), "{}", copied.summary());
@@ -557,7 +557,7 @@ fn a_copy_between_servers_with_certificates_is_by_a_token_for_its_path() {
     // Who is let in by a key has the source make the token.
     let keys = with_state(&own, &["key", "make"]).finish(PATIENCE);
     let key = keys.stdout.lines().find_map(|line| line.strip_prefix("client ")).unwrap();
-    std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read=/b\n")).unwrap();
+    std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read=/offered/b\n")).unwrap();
     let copied = copy("/b", "");
     assert_eq!(copied.code, Some(0), "{}", copied.summary());
     assert!(std::fs::read(landing.path().join("inbox/b/f")).unwrap() == noise(100_000, 2));

@@ -4,9 +4,13 @@
 //! behind their `#`. What other programs take for one (`user@host:path`), or what was damaged when it was copied, is an
 //! error that says what to write instead.
 
+use std::ffi::OsStr;
 use std::net::Ipv6Addr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use inhaul_base::byte_text::{quoted, text_of};
 use inhaul_identity::Token;
 use inhaul_mover::{Destination, Server, Source, SourceError};
 
@@ -52,6 +56,56 @@ pub(crate) fn server(text: &str) -> Result<Server, Wrong> {
         [server] => Ok(server.clone()),
         _ => Err(Wrong::new(format!("'{text}' names several servers: name one"))),
     }
+}
+
+/// A server's name in addresses for others, and its port, if one was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Advertised {
+    server: Server,
+    has_port: bool,
+}
+
+impl Advertised {
+    /// The server, which has this port if no other was given.
+    pub(crate) fn at(&self, port: u16) -> Server {
+        let mut server = self.server.clone();
+        if !self.has_port {
+            server.port = port;
+        }
+        server
+    }
+}
+
+/// A server with or without a port.
+pub(crate) fn advertised(text: &str) -> Result<Advertised, Wrong> {
+    let server = server(text)?;
+    let rest = text.trim().strip_prefix(SCHEME).unwrap_or(text.trim());
+    let hosts = rest.find(['/', '#']).map_or(rest, |at| &rest[..at]);
+    // Behind a port there is no place for another.
+    let has_port = format!("{hosts}:1").parse::<Server>().is_err();
+    Ok(Advertised { server, has_port })
+}
+
+/// A path of addresses by itself, as [`Source::path`] has it: `%XX` is a byte, and so is one that is no UTF-8.
+pub(crate) fn path(text: &OsStr) -> Result<String, Wrong> {
+    let address = format!("{SCHEME}host/{}", as_text(text.as_bytes()));
+    let source: Source = address.parse().map_err(|error: SourceError| Wrong::new(error.to_string()))?;
+    Ok(source.path)
+}
+
+/// Any bytes as text: see [`inhaul_base::byte_text`].
+pub(crate) fn any_bytes() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text_of(text.as_bytes()))
+}
+
+/// A text with `%XX` for each byte that is no UTF-8.
+pub(crate) fn as_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.push_str(&quoted(chunk.invalid(), |_| false));
+    }
+    text
 }
 
 /// Whether a word looks like a path at another host, as scp and rsync write it: it has a colon before any slash.

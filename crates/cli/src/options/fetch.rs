@@ -1,12 +1,15 @@
 //! Arguments about sources, destination and files. `get` and `plan` share them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
 use inhaul_base::Bitrate;
+use inhaul_base::byte_text::bytes_of;
 use inhaul_mover::{Existing, FetchListFormat, Source};
 
-use super::address::{is_remote, source_not_here};
+use super::address::{any_bytes, as_text, is_remote, source_not_here};
 use super::headings::RATES;
 use super::network::{Transport, Wire};
 use super::patterns::Patterns;
@@ -18,6 +21,7 @@ use crate::wrong::{Mend, Wrong};
 #[derive(Debug, Args)]
 pub(crate) struct Fetch {
     #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"], value_hint = ValueHint::AnyPath)]
+    #[arg(value_parser = any_bytes())]
     #[arg(
         help = "What to fetch, as [inhaul://]HOST[:PORT][,HOST[:PORT]...]/PATH; last, the destination: DIR/ or a new name"
     )]
@@ -137,8 +141,9 @@ impl Fetch {
             }
             _ => {}
         }
-        let sources = sources.iter().map(|text| source_not_here(text));
-        Ok((sources.collect::<Result<_, _>>()?, PathBuf::from(destination)))
+        let sources = sources.iter().map(|text| source_not_here(&as_text(&bytes_of(text))));
+        let destination = PathBuf::from(OsStr::from_bytes(&bytes_of(destination)));
+        Ok((sources.collect::<Result<_, _>>()?, destination))
     }
 }
 
@@ -175,6 +180,15 @@ mod tests {
         let (sources, destination) = get.fetch.split_places().unwrap();
         assert_eq!(sources.iter().map(|s| s.mirrors.len()).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(destination, PathBuf::from("out"));
+    }
+
+    #[test]
+    fn a_local_destination_and_an_address_may_have_any_bytes() {
+        let words = [&b"inhaul"[..], b"get", b"inhaul://a/x\xfe", b"n\xffn"].map(OsStr::from_bytes);
+        let Command::Get(get) = Cli::try_parse_from(words).unwrap().command else { panic!("not get") };
+        let (sources, destination) = get.fetch.split_places().unwrap();
+        assert_eq!(destination.as_os_str().as_bytes(), b"n\xffn");
+        assert_eq!(sources[0].to_string(), "inhaul://a:4321/x%FE");
     }
 
     #[test]

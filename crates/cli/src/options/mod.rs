@@ -10,7 +10,7 @@ mod security;
 mod values;
 mod wait;
 
-pub(crate) use address::{destination, is_remote, server, source};
+pub(crate) use address::{Advertised, advertised, destination, is_remote, path, server, source};
 pub(crate) use fetch::{ExistingArg, Fetch, Selection};
 pub(crate) use headings::{FILES, OUTPUT, RATES, SERVER};
 pub(crate) use network::{Carrier, Transport, Wire, net_options};

@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
+use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use inhaul_base::byte_text::text_of;
 use inhaul_mover::{Filter, MoveError, Rule};
+
+use super::address::any_bytes;
 
 /// The patterns of the command line, in its order. If two match, the later one wins, whatever their flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,10 +34,11 @@ impl Patterns {
                 Pattern::Include(pattern) => rules.push(Rule::Include(pattern.clone())),
                 Pattern::Exclude(pattern) => rules.push(Rule::Exclude(pattern.clone())),
                 Pattern::File(path) => {
-                    let text = std::fs::read_to_string(path).map_err(|error| {
+                    let bytes = std::fs::read(path).map_err(|error| {
                         MoveError::Usage(format!("--exclude-from: '{}' cannot be read: {error}", path.display()))
                     })?;
-                    rules.extend(text.lines().map(|line| Rule::Line(line.to_owned())));
+                    // Names may be any bytes.
+                    rules.extend(text_of(&bytes).lines().map(|line| Rule::Line(line.to_owned())));
                 }
             }
         }
@@ -44,7 +49,12 @@ impl Patterns {
 impl Args for Patterns {
     fn augment_args(command: Command) -> Command {
         let pattern = |name: &'static str, value, help: &'static str| {
-            Arg::new(name).long(name).value_name(value).help(help).action(ArgAction::Append)
+            Arg::new(name)
+                .long(name)
+                .value_name(value)
+                .help(help)
+                .action(ArgAction::Append)
+                .value_parser(ValueParser::new(any_bytes()))
         };
         command
             .arg(pattern(

@@ -164,6 +164,11 @@ pub(crate) fn run(args: &[&str]) -> Outcome {
     start(args).finish()
 }
 
+/// The same by a shell that has closed its standard input or output.
+pub(crate) fn run_without(closed: &str, args: &[&str]) -> Outcome {
+    started(inhaul_by(&["sh", "-c", &format!("exec \"$@\" {closed}"), "sh"]).args(args)).finish()
+}
+
 /// The same in this directory.
 pub(crate) fn run_in(directory: &Path, args: &[String]) -> Outcome {
     started(inhaul().args(args).current_dir(directory)).finish()

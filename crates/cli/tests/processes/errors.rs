@@ -4,7 +4,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::{Outcome, Server, Signal, noise, run, start, tree, wait_until, within};
+use crate::common::{Outcome, Server, Signal, noise, run, run_without, start, tree, wait_until, within};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -157,6 +157,29 @@ fn address_that_is_taken_is_5() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let outcome = run(&["serve", text(dir.path()), "--listen", &udp.local_addr().unwrap().to_string()]);
     assert_eq!(outcome.code, Some(5), "{}", outcome.stderr);
+}
+
+#[test]
+fn standard_output_that_is_closed_is_8_or_9() {
+    let (from, server, to) = offered();
+    let source = format!("inhaul://{}/f", server.address);
+    let without = |args: &[&str]| run_without(">&-", args);
+    for args in [&["ls", &source][..], &["manifest", text(from.path())], &["token", "make", "--read", "/"], &["--help"]]
+    {
+        let outcome = without(args);
+        assert_eq!(outcome.code, Some(8), "{args:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("standard output cannot be written (it is closed)"), "{}", outcome.stderr);
+    }
+    for place in ["-", "/dev/stdout"] {
+        let outcome = without(&["get", &source, place]);
+        assert_eq!(outcome.code, Some(9), "{}", outcome.stderr);
+        assert!(!outcome.stderr.contains("verified"), "{}", outcome.stderr);
+    }
+    // What prints nothing there needs none.
+    let outcome = without(&["get", &source, &within(to.path())]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let outcome = run_without("<&-", &["put", "-", &source]);
+    assert!(outcome.stderr.contains("standard input cannot be read"), "{}", outcome.stderr);
 }
 
 #[test]

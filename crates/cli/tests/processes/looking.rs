@@ -40,12 +40,14 @@ fn ls_of_what_is_not_there_has_the_codes_of_get() {
 
 #[test]
 fn metalink_lists_every_file_with_every_mirror() {
-    let (_from, server) = offered();
+    let (from, server) = offered();
+    let name = from.path().file_name().unwrap().to_str().unwrap();
     let outcome = run(&["ls", &format!("{},127.0.0.1:1/", server.address), "--metalink"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert!(outcome.stdout.starts_with("<?xml") && outcome.stdout.ends_with("</metalink>\n"), "{}", outcome.stdout);
     assert!(outcome.stdout.contains("<file name=\"sub/b\">\n    <size>5</size>"), "{}", outcome.stdout);
-    assert!(outcome.stdout.contains("<url priority=\"2\">inhaul://127.0.0.1:1/sub/b</url>"), "{}", outcome.stdout);
+    let second = format!("<url priority=\"2\">inhaul://127.0.0.1:1/{name}/sub/b</url>");
+    assert!(outcome.stdout.contains(&second), "{}", outcome.stdout);
 }
 
 #[test]

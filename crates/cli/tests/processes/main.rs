@@ -20,6 +20,7 @@ mod link;
 mod lists;
 mod looking;
 mod many;
+mod names;
 mod partial;
 mod put;
 mod rates;

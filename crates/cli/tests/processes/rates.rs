@@ -120,6 +120,17 @@ fn bench_shows_bytes_over_the_time_beside_it() {
     let two = bench(&["-P", "2", "-b", "20M", "-J"]).json();
     assert_report(&two, "bytes");
     assert!(number(&two["jain_index"]) > 0.5, "{two}");
+    // The lines have all bytes, also where the server counts them.
+    for options in [&[][..], &["-R"]] {
+        let timed = run(&[&["bench", &server.address, "-t", "1.3", "-P", "2", "-b", "20M", "-J"], options].concat());
+        assert_complete(&timed);
+        let timed = timed.json();
+        let intervals = timed["intervals"].as_array().unwrap();
+        let sum: f64 = intervals.iter().map(|interval| number(&interval["bytes"])).sum();
+        assert!(sum == number(&timed["bytes"]) && intervals.len() >= 2, "{timed}");
+        let last = intervals.last().unwrap();
+        assert!((number(&last["end"]) - number(&timed["seconds"])).abs() < 1e-6, "{timed}");
+    }
     let screen = bench(&["-R"]).stdout;
     assert_rate(screen.lines().last().unwrap());
     assert!(!screen.contains("Jain"), "{screen}");

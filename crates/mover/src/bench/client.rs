@@ -23,6 +23,8 @@ use crate::system::{process, sockets};
 
 /// How often a line is printed.
 const INTERVAL: Span = Span::from_secs(1);
+/// How long a line waits for what the servers say of that second: they do so five times a second.
+const TOLD: Span = Span::from_millis(500);
 /// How often the stop flag and the clock are looked at.
 const LOOK: Span = Span::from_millis(100);
 /// How long the servers may take to say how it went.
@@ -133,6 +135,8 @@ struct Flow {
     size: u64,
     /// How it did by its receiver.
     stats: BenchStats,
+    /// When the server said so, if it is the receiver.
+    told: Option<Time>,
     /// What the server's process spent.
     server_cpu: Span,
     opened: Option<Time>,
@@ -275,6 +279,7 @@ impl BenchClient {
                 server,
                 size,
                 stats: BenchStats::default(),
+                told: None,
                 server_cpu: Span::ZERO,
                 opened: None,
                 ended: None,
@@ -286,7 +291,8 @@ impl BenchClient {
 
     /// Takes note of how all flows are doing, where it is known here.
     fn measure(&mut self, engine: &Engine) {
-        if self.role == Role::Sender {
+        // What comes after the end is in no figure.
+        if self.role == Role::Sender || self.ended.is_some() {
             return;
         }
         for (&id, flow) in &mut self.flows {
@@ -336,10 +342,28 @@ impl BenchClient {
             flow.ended = flow.ended.or(Some(now));
             engine.send(id, &Frame::Finish);
         }
-        // A last line only for what is worth one.
-        if now.since(self.interval_start) > LOOK {
-            self.tell_interval(now);
+        if self.role == Role::Receiver {
+            self.tell_last_interval();
         }
+    }
+
+    /// The line of what has come since the last one: all lines together have all bytes. Where the servers receive, it is
+    /// told once they have said how it went.
+    fn tell_last_interval(&mut self) {
+        let Some(ended) = self.ended else { return };
+        let has_bytes = self.totals().bytes > self.interval_before.bytes;
+        if has_bytes || ended.since(self.interval_start) > LOOK {
+            self.tell_interval(ended);
+        }
+    }
+
+    /// Whether a line is to be told. Where the servers receive, their figures come later than the second ends: a line
+    /// ends when those have come, so that it has the bytes of its time.
+    fn is_line_due(&self, now: Time) -> bool {
+        let second = self.interval_start + INTERVAL;
+        let is_known = |flow: &Flow| flow.lost || flow.ended.is_some() || flow.told.is_some_and(|told| told >= second);
+        let all_known = || self.role == Role::Receiver || self.flows.values().all(is_known);
+        self.started.is_some() && now >= second && (all_known() || now >= second + TOLD)
     }
 
     fn is_finished(&self, now: Time) -> bool {
@@ -466,6 +490,7 @@ impl Application for BenchClient {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.server_cpu = stats.cpu;
                     if self.role == Role::Sender {
+                        flow.told = Some(engine.now());
                         flow.stats = stats;
                     }
                 }
@@ -490,6 +515,9 @@ impl Application for BenchClient {
             let disconnected = self.flows.values().all(|flow| flow.disconnected || flow.lost);
             let until = ended + CLOSING;
             return Ok(if disconnected || now >= until {
+                if self.role == Role::Sender {
+                    self.tell_last_interval();
+                }
                 PollResult::Done
             } else {
                 PollResult::Wait(until.min(now + LOOK))
@@ -505,7 +533,7 @@ impl Application for BenchClient {
         self.measure(engine);
         if self.is_finished(now) {
             self.finish(engine, now);
-        } else if self.started.is_some() && now >= self.interval_start + INTERVAL {
+        } else if self.is_line_due(now) {
             self.tell_interval(now);
         }
         Ok(PollResult::Wait(now + LOOK))

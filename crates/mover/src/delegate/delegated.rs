@@ -269,7 +269,7 @@ impl Orders for Delegations {
         let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
         let (bytes, seconds) = (report.bytes, began.elapsed().as_secs_f64());
         self.audit.write(&Event::Moved {
-            access: pass.caller().access(&stream.peer().to_string(), right, &path),
+            access: pass.caller().access(&stream.peer().to_string(), right, &printable(&bytes_of(&path))),
             bytes,
             seconds,
             outcome: &result.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned()),

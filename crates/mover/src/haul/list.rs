@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use inhaul_base::byte_text::text_of;
 use inhaul_store::{Kind, Listed, ListedKind, digest};
 
 use crate::api::error::MoveError;
@@ -42,6 +43,34 @@ pub fn list(
         (items, last) = session.listing(&mut patience)?;
     }
     Ok(())
+}
+
+/// The source as the same server, or these mirrors, will have it when more is offered there: one that is all of the only
+/// directory gets the name of that, which it may be without. The first mirror that answers is asked.
+///
+/// # Errors
+/// As [`list`].
+pub fn in_full(source: &Source, trust: &Trust) -> Result<Source, MoveError> {
+    if !source.path.is_empty() {
+        return Ok(source.clone());
+    }
+    let at = |path: &str| {
+        let mut found = Vec::new();
+        let source = Source { path: path.to_owned(), ..source.clone() };
+        // Two suffice to know that there is not one.
+        let each = &mut |item: Listed| {
+            found.push((item.path, item.kind));
+            found.len() < 2
+        };
+        list(&source, trust, false, each).map(|()| found)
+    };
+    // `Offered::NAMES`, and what there is without a name.
+    match at("/")?.as_slice() {
+        [(name, ListedKind::Directory)] if at("")? != [(name.clone(), ListedKind::Directory)] => {
+            Ok(Source { path: text_of(name), ..source.clone() })
+        }
+        _ => Ok(source.clone()),
+    }
 }
 
 /// Shows `each` every file at `source`, each name of it, with its BLAKE3 hash, until it says no. The first mirror that

@@ -13,5 +13,5 @@ mod verify;
 
 pub use self::get::get;
 pub(crate) use self::get::{Found, find_all};
-pub use self::list::{list, list_checksums};
+pub use self::list::{in_full, list, list_checksums};
 pub use self::predict::{Limit, Model, Prediction, predict};

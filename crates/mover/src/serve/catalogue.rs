@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use inhaul_base::byte_text::text_of;
 use inhaul_base::{Bitrate, format_bytes};
-use inhaul_identity::OfferedNames;
+use inhaul_identity::NameLeftOut;
 use inhaul_store::{DataSet, ListOptions, Listed, Offered, OfferedError, ScanOptions, printable};
 
 use crate::serve::budget::{Budget, Share};
@@ -49,7 +49,7 @@ type Key = (Vec<u8>, bool, bool, bool);
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     offered: Offered,
-    names: Option<Arc<OfferedNames>>,
+    name_left_out: Option<Arc<NameLeftOut>>,
     budget: Arc<Budget>,
     readers_max: usize,
     early_max: u32,
@@ -97,9 +97,8 @@ impl Catalogue {
         let readers_max =
             std::thread::available_parallelism().map_or(READERS_MIN, |count| count.get().max(READERS_MIN));
         let early_max = OFFERED_BYTES;
-        let others = offered.names().skip(1).map(text_of);
-        let names = offered.name_left_out().map(|name| Arc::new(OfferedNames::new(text_of(name), others)));
-        Self { offered, names, budget, readers_max, early_max, state: Mutex::default(), news: Condvar::new() }
+        let name_left_out = offered.name_left_out().map(|name| Arc::new(NameLeftOut::new(text_of(name))));
+        Self { offered, name_left_out, budget, readers_max, early_max, state: Mutex::default(), news: Condvar::new() }
     }
 
     /// The same for a host that is to send no more than `rate`: little content leaves outside the transport then.
@@ -107,9 +106,9 @@ impl Catalogue {
         Self { early_max: early::within(OFFERED_BYTES, rate), ..self }
     }
 
-    /// The names that paths begin with, if one of them may be left out.
-    pub(crate) fn names(&self) -> Option<Arc<OfferedNames>> {
-        self.names.clone()
+    /// The name that may be left out of paths, if there is one.
+    pub(crate) fn name_left_out(&self) -> Option<Arc<NameLeftOut>> {
+        self.name_left_out.clone()
     }
 
     /// Most bytes of content that are sent together with a description.
@@ -191,7 +190,7 @@ impl Catalogue {
     /// What a client is told that cannot have `path`, whose list has taken `share` by now.
     fn refusal(&self, path: &[u8], error: &OfferedError, share: &Share) -> GreetingError {
         let code = match error {
-            OfferedError::NotFound { .. } => RefusalCode::NotFound,
+            OfferedError::NotFound { .. } | OfferedError::Unclear { .. } => RefusalCode::NotFound,
             OfferedError::Outside { .. } | OfferedError::Linked { .. } => RefusalCode::Outside,
             // Waiting for others does not help who needs more than half of all.
             OfferedError::TooMuchMemory { .. } if share.bytes() > self.budget.limit() / 2 => {

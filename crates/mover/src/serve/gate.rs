@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inhaul_base::byte_text::{bytes_of, quoted};
 use inhaul_identity::audit::{Access, Event};
 use inhaul_identity::{
-    AuthorizedKeys, Book, Caveats, Delegated, DelegatedList, Fingerprint, Grant, OfferedNames, Right, Rights, Scope,
+    AuthorizedKeys, Book, Caveats, Delegated, DelegatedList, Fingerprint, Grant, NameLeftOut, Right, Rights, Scope,
     State, Token, TokenError, TokenId, UnixTime,
 };
+use inhaul_store::printable;
 
 use crate::api::error::MoveError;
 use crate::api::trust::ServerIdentity;
@@ -38,24 +39,26 @@ pub(crate) struct Caller {
     /// The fingerprint of the key that it has proven to have.
     pub(crate) key: Option<Fingerprint>,
     pub(crate) token: Option<Token>,
-    /// The names of what is offered, if one of them may be left out of paths to read.
-    pub(crate) names: Option<Arc<OfferedNames>>,
+    /// The name that may be left out of paths to read, if there is one.
+    pub(crate) name_left_out: Option<Arc<NameLeftOut>>,
 }
 
 impl Caller {
     /// The path of a request, as scopes are compared with it.
     fn path_in_full<'p>(&self, right: Right, path: &'p str) -> Cow<'p, str> {
-        match &self.names {
-            Some(names) if right == Right::Read => names.path_in_full(path).into(),
+        match &self.name_left_out {
+            Some(name) if right == Right::Read => name.path_in_full(path).into(),
             _ => path.into(),
         }
     }
 
-    /// The grant as it stands for paths in full.
-    fn in_full(&self, right: Right, grant: Grant) -> Grant {
-        match &self.names {
-            Some(names) if right == Right::Read => Grant { scope: grant.scope.in_full(names), ..grant },
-            _ => grant,
+    /// What to know about a right to read that is for nothing of what is offered.
+    fn about_scopes(&self, right: Right, scopes: &[&Scope]) -> String {
+        match &self.name_left_out {
+            Some(name) if right == Right::Read && scopes.iter().all(|scope| !name.begins(scope)) => {
+                format!("; the path of a right begins with the name of what is offered, '/{}'", name.name())
+            }
+            _ => String::new(),
         }
     }
 
@@ -129,8 +132,8 @@ impl Gate {
     /// Whether a client may do this at `path`; a refusal says what right is missing, and why.
     pub(crate) fn check(&self, caller: &Caller, right: Right, path: &str) -> Result<Reach, GreetingError> {
         let decided = self.decide(caller, right, path);
-        let client = caller.address.to_string();
-        let access = caller.access(&client, right, path);
+        let (client, shown) = (caller.address.to_string(), printable(&bytes_of(path)));
+        let access = caller.access(&client, right, &shown);
         match decided {
             Ok(reach) => {
                 self.audit.write(&Event::Granted(access));
@@ -151,8 +154,8 @@ impl Gate {
     /// Why not; it is written down.
     pub(crate) fn still(&self, caller: &Caller, right: Right, path: &str) -> Result<(), String> {
         self.decide(caller, right, path).map(drop).inspect_err(|reason| {
-            let client = caller.address.to_string();
-            self.audit.write(&Event::Ended { access: caller.access(&client, right, path), reason });
+            let (client, shown) = (caller.address.to_string(), printable(&bytes_of(path)));
+            self.audit.write(&Event::Ended { access: caller.access(&client, right, &shown), reason });
         })
     }
 
@@ -185,12 +188,12 @@ impl Gate {
         if let Some(token) = &caller.token {
             let nothing = |why| format!("the token {} gives nothing: {why}", token.id());
             let Good { grant, sources } = self.look_at(token, caller.key).map_err(nothing)?;
-            let Grant { rights, scope } = grant.clone();
-            let whole = caller.in_full(right, grant);
-            if !whole.allows(right, path) {
-                return Err(format!("the token {} gives '{rights}' on '{scope}' only", token.id()));
+            if !grant.allows(right, path) {
+                let Grant { rights, scope } = &grant;
+                let more = caller.about_scopes(right, &[scope]);
+                return Err(format!("the token {} gives '{rights}' on '{scope}' only{more}", token.id()));
             }
-            return self.by_sources(caller, &sources, right, path, whole.scope).map_err(nothing);
+            return self.by_sources(caller, &sources, right, path, grant.scope).map_err(nothing);
         }
         let Some(key) = caller.key else {
             return Err(format!("this client has shown neither a key nor a token: {TICKET}"));
@@ -248,14 +251,15 @@ impl Gate {
             Some("the authorised keys of this server cannot be read".to_owned())
         })?;
         // Of two that allow it, the one that reaches further: both scopes have the path in them.
-        let whole = grants.iter().map(|grant| caller.in_full(right, grant.clone()));
-        let allowed = whole.filter(|grant| grant.allows(right, path)).map(|grant| grant.scope);
+        let allowed = grants.iter().filter(|grant| grant.allows(right, path)).map(|grant| &grant.scope);
         if let Some(scope) = allowed.min_by_key(|scope| scope.to_string().len()) {
-            return Ok(Reach(scope));
+            return Ok(Reach(scope.clone()));
         }
+        let scopes: Vec<&Scope> = grants.iter().map(|grant| &grant.scope).collect();
+        let more = caller.about_scopes(right, &scopes);
         let given: Vec<String> =
             grants.iter().map(|grant| format!("'{}' on '{}'", grant.rights, grant.scope)).collect();
-        Err((!given.is_empty()).then(|| format!("the key {key} has {} only", given.join(", "))))
+        Err((!given.is_empty()).then(|| format!("the key {key} has {} only{more}", given.join(", "))))
     }
 
     /// A token with which the host with the key `holder` may fetch what a client may; `None`: everybody may.
@@ -416,7 +420,7 @@ mod tests {
     }
 
     fn caller(key: Option<Fingerprint>, token: Option<Token>) -> Caller {
-        Caller { address: "192.0.2.1:5".parse().unwrap(), key, token, names: None }
+        Caller { address: "192.0.2.1:5".parse().unwrap(), key, token, name_left_out: None }
     }
 
     fn token(server: &Server, path: &str, end: UnixTime) -> Token {
@@ -547,11 +551,12 @@ mod tests {
     fn a_name_that_may_be_left_out_gives_no_other_rights() {
         let server = server(Rights::NONE);
         let (alice, dtn2) = (Fingerprint::of(b"alice"), Fingerprint::of(b"dtn2"));
-        let names = Arc::new(OfferedNames::new("data", []));
-        let of_data = |caller: Caller| Caller { names: Some(Arc::clone(&names)), ..caller };
+        let name = Arc::new(NameLeftOut::new("data"));
+        let of_data = |caller: Caller| Caller { name_left_out: Some(Arc::clone(&name)), ..caller };
         let may = |caller: &Caller, path: &str| server.gate.check(caller, Right::Read, path).is_ok();
-        // A scope and a path may each have the name in it, or not.
-        for scope in ["/run", "/data/run"] {
+        // A path may have the name in it, or not. A scope has it: it means the same when more is offered.
+        {
+            let scope = "/data/run";
             let by_token = of_data(caller(None, Some(token(&server, scope, now().plus(100)))));
             std::fs::write(server.state.authorized_keys(), format!("{alice} read={scope} write={scope}\n")).unwrap();
             let by_key = of_data(caller(Some(alice), None));
@@ -563,12 +568,16 @@ mod tests {
             }
             // What is put has nothing to do with what is offered.
             let put = |path: &str| server.gate.check(&by_key, Right::Write, path).is_ok();
-            assert!(put(&format!("{scope}/x")) && !put(if scope == "/run" { "/data/run/x" } else { "/run/x" }));
+            assert!(put(&format!("{scope}/x")) && !put("/run/x"));
             // What is handed on is the same path, in whichever form it is asked for.
             let handed = server.gate.delegate(&by_key, "/run/x", dtn2).unwrap();
             let handed = of_data(caller(Some(dtn2), handed));
             assert!(may(&handed, "/run/x/y") && may(&handed, "/data/run/x") && !may(&handed, "/run/y"), "{scope}");
         }
+        // One that has another name was made for something else.
+        let short = of_data(caller(None, Some(token(&server, "/run", now().plus(100)))));
+        let why = server.gate.check(&short, Right::Read, "/run/x").unwrap_err().to_string();
+        assert!(why.contains("begins with the name of what is offered, '/data'"), "{why}");
         let all = of_data(caller(None, Some(token(&server, "/", now().plus(100)))));
         let named = of_data(caller(None, Some(token(&server, "/data", now().plus(100)))));
         assert!(

@@ -219,11 +219,11 @@ fn converse(
 ) -> Result<(Transport, ClientRequest), GreetingError> {
     let House { service, gate, udp_port, desk, .. } = house;
     let (role, transport) = exchange_greetings(stream, house, entry.by)?;
-    let names = match service {
-        Service::Files(catalogue, _) => catalogue.names(),
+    let name_left_out = match service {
+        Service::Files(catalogue, _) => catalogue.name_left_out(),
         Service::Bench => None,
     };
-    let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None, names };
+    let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None, name_left_out };
     let mut first = receive_request(stream, house, &caller, role, entry.by)?;
     if let Frame::Authorize { token } = &first {
         let token = Token::from_bytes(token).map_err(|error| refused(RefusalCode::NoRight, error.to_string()))?;

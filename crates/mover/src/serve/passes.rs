@@ -85,7 +85,8 @@ mod tests {
         let state = State::at(dir.path());
         let identity = ServerIdentity { state: Some(state.clone()), ..ServerIdentity::passing(Rights::NONE).unwrap() };
         let gate = Gate::new(&identity, Arc::default()).unwrap();
-        let caller = |key| Caller { address: ([192, 0, 2, 1], 5).into(), key: Some(key), token: None, names: None };
+        let caller =
+            |key| Caller { address: ([192, 0, 2, 1], 5).into(), key: Some(key), token: None, name_left_out: None };
         let (alice, bob) = (Fingerprint::of(b"alice"), Fingerprint::of(b"bob"));
         std::fs::write(state.authorized_keys(), format!("{alice} read\n{bob} read\n")).unwrap();
         let passes = Passes::default();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_identity::Right;
 use inhaul_identity::audit::{Event as AuditEvent, Log};
-use inhaul_store::{Offer, Offered, OfferedError};
+use inhaul_store::{Offer, Offered, OfferedError, printable};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::{Socket, give_back_memory, keep_little_memory, limit_packets, listen_tcp};
 
@@ -86,6 +86,7 @@ pub(crate) fn serve(
     let audit = Arc::new(Audit::new(log, Arc::clone(&counters)));
     let gate = Gate::new(&identity, Arc::clone(&audit))?;
     let offered = Offered::of(&options.directories).map_err(offered_error)?;
+    warn_of_unclear(&offered);
     let desk: Arc<ProbeDesk> = Arc::default();
     let orders =
         options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk), Arc::clone(&audit))).transpose()?;
@@ -135,6 +136,15 @@ pub(crate) fn serve(
     audit.write(&AuditEvent::Started { key, public });
     ready(address);
     engine.run(&mut server)
+}
+
+/// Says which directories are not reached by their names.
+fn warn_of_unclear(offered: &Offered) {
+    for name in offered.unclear().map(printable) {
+        log::warn!(
+            "'/{name}' is refused: another directory has a '{name}' in it, which had this address when that was offered alone; write NAME=DIR for this one"
+        );
+    }
 }
 
 pub(crate) fn offered_error(error: OfferedError) -> MoveError {
@@ -355,6 +365,7 @@ impl FileServer {
         if self.reload.take() {
             match Offered::of(&self.directories) {
                 Ok(offered) => {
+                    warn_of_unclear(&offered);
                     // Sessions keep what they have open.
                     let catalogue = Catalogue::new(offered, Arc::clone(&self.budget)).at_rate(self.least_rate);
                     self.catalogue = Arc::new(catalogue);

@@ -241,7 +241,8 @@ pub enum Frame {
     List {
         /// Whether all that lies beneath it is meant, rather than what lies in it.
         recursive: bool,
-        /// Path below the offered directories, with a leading slash.
+        /// Path below the offered directories, with a leading slash. `//` is for the names of these, also where there is
+        /// only one and its name may be left out.
         path: String,
     },
     /// A piece of what there is: see [`inhaul_store::Listed`].

@@ -100,6 +100,9 @@ fn plain(line: &[u8], number: usize, assumed: Option<Algorithm>) -> Parsed {
         Some(at) => (Some(&first[..at]), &first[at + 1..]),
         None => (None, first),
     };
+    if is_of_parts(digits) {
+        return Err(ChecksumsError::OfParts(number));
+    }
     let Some(checksum) = read_sum(digits) else { return Ok(None) };
     let algorithm = match name {
         Some(name) => named(name, number)?.filter(|algorithm| algorithm.bytes() == checksum.len()),
@@ -113,6 +116,15 @@ fn plain(line: &[u8], number: usize, assumed: Option<Algorithm>) -> Parsed {
     };
     let path = unescape(path, is_escaped).map(without_dot);
     Ok(path.map(|path| (algorithm, FileSum { path, size: None, checksum })))
+}
+
+/// Whether it is S3's checksum of a file that was uploaded in parts: `DIGITS-17`.
+fn is_of_parts(digits: &[u8]) -> bool {
+    let text = str::from_utf8(digits).ok().and_then(|text| text.trim_matches('"').rsplit_once('-'));
+    text.is_some_and(|(sum, parts)| {
+        let is_number = !parts.is_empty() && parts.len() <= 5 && parts.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && sum.len() >= 24 && read_sum(sum.as_bytes()).is_some()
+    })
 }
 
 /// `SHA256 (PATH) = HASH`: what `--tag`, and BSD, write; and `SHA2-256(PATH)= HASH`, as `openssl dgst` does.

@@ -161,6 +161,17 @@ fn payload_manifests_are_read_with_their_escapes() {
 }
 
 #[test]
+fn a_checksum_of_parts_is_refused_as_that() {
+    let sum = "d41d8cd98f00b204e9800998ecf8427e";
+    for line in [format!("{sum}-2  a"), format!("\"{sum}-17\" a"), format!("md5:{sum}-2 a")] {
+        let error = Checksums::read(format!("{line}\n").as_bytes(), None).unwrap_err();
+        assert_eq!(error, ChecksumsError::OfParts(1), "{line}");
+        assert!(error.to_string().contains("uploaded in parts"), "{error}");
+    }
+    assert!(Checksums::read(b"deadbeef-2 12345678\n", None).is_ok(), "the name of a file may look like it");
+}
+
+#[test]
 fn declaration_is_that_of_the_standard() {
     assert_eq!(check_declaration(b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"), Ok(()));
     for wrong in [&b""[..], b"BagIt-Version: 1.0\n", b"BagIt-Version: x\nTag-File-Character-Encoding: UTF-8\n", b"\xff"]

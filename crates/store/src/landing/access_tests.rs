@@ -12,7 +12,7 @@ use super::{Existing, Landing, LandingError, LandingOptions, Site};
 use crate::digest::{GROUP_BYTES, group_digest};
 use crate::filter::Filter;
 use crate::plan::Plan;
-use crate::{Contents, Directory, Entry, Kind, Manifest, Metadata, Timestamp};
+use crate::{Contents, Directory, Entry, HardLink, Kind, Manifest, Metadata, Symlink, Timestamp};
 
 /// Nobody, whom all systems have.
 const USER: u32 = 65534;
@@ -174,6 +174,48 @@ fn a_file_that_its_owner_may_not_read_is_resumed() {
         std::io::Read::read_to_string(&mut plan.open_existing(0).unwrap(), &mut text).unwrap();
         assert_eq!((text.as_str(), mode(&dir.join("set/a"))), ("aaa", 0), "it is compared, and as it was");
     });
+}
+
+#[test]
+fn a_tree_whose_directories_may_not_be_searched_or_read_is_there_the_second_time() {
+    for bits in [0o000, 0o100, 0o200, 0o300, 0o400, 0o444, 0o600, 0o666, 0o111, 0o333] {
+        as_user(|dir| {
+            let of = |mode| Metadata { mode, ..Metadata::default() };
+            let with = |files: Vec<Entry>, top: u32| {
+                let directories = ["d", "d/e"].map(|path| Directory { path: path.into(), metadata: of(bits) });
+                let link = |path: &str, target: &str| Symlink {
+                    path: path.into(),
+                    target: target.into(),
+                    metadata: of(0o777),
+                };
+                let symlinks = vec![link("d/e/l", "k")];
+                let hard_links = vec![HardLink { path: b"d/h".to_vec(), file: b"d/e/k".to_vec() }];
+                let (directories, top) = (directories.into(), of(top));
+                let contents = Contents { top, files, directories, symlinks, hard_links, ..Contents::default() };
+                Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap())
+            };
+            for top in [0o755, bits] {
+                let before = with(vec![file("d/e/k", 0o644, 3, 1), file("f", 0o644, 3, 1)], top);
+                assert_eq!(land(dir, &before, Existing::Refuse, b'o').unwrap(), 2, "{bits:o}");
+                for existing in [Existing::Refuse, Existing::Update, Existing::Replace, Existing::Keep] {
+                    assert_eq!(land(dir, &before, existing, b'o').unwrap(), 0, "{bits:o} {existing:?}");
+                }
+                let site = Site::As(dir.join("set"));
+                let plan = Plan::new(&site, Arc::clone(&before), &Filter::default(), Existing::Refuse).unwrap();
+                assert_eq!(plan.same_size(), [0, 1]);
+                plan.open_existing(0).unwrap();
+                let after = with(vec![file("d/e/k", 0o644, 4, 2), file("f", 0o644, 4, 2)], top);
+                assert_eq!(land(dir, &after, Existing::Update, b'n').unwrap(), 2, "{bits:o}");
+                let paths = ["set", "set/d", "set/d/e"].map(|path| dir.join(path));
+                for (path, mode_then) in paths.iter().zip([top, bits, bits]) {
+                    assert_eq!(mode(path), mode_then);
+                    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+                }
+                assert_eq!(fs::read(dir.join("set/d/e/k")).unwrap(), b"nnnn");
+                fs::remove_dir_all(dir.join("set")).unwrap();
+            }
+        });
+    }
 }
 
 #[test]

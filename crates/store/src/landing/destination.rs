@@ -94,12 +94,12 @@ impl Destination {
 
     /// The directory `open`, which people know as `directory`, itself.
     pub(crate) fn itself(directory: PathBuf, open: Beneath) -> Self {
-        Self { directory, open, name: ITSELF.to_vec(), is_named: false }
+        Self { directory, open: open.by_owner(), name: ITSELF.to_vec(), is_named: false }
     }
 
     /// The name `name` in the directory `open`, for what its user has named so.
     pub(crate) fn named_in(directory: PathBuf, open: Beneath, name: &[u8]) -> Self {
-        Self { directory, open, name: name.to_vec(), is_named: true }
+        Self { directory, open: open.by_owner(), name: name.to_vec(), is_named: true }
     }
 
     /// Whether its user has named it as what the data set becomes, rather than as a directory to land in.
@@ -110,7 +110,7 @@ impl Destination {
     fn open(directory: &Path, name: &[u8]) -> Result<Self, LandingError> {
         let path = directory.to_owned();
         match Beneath::at(directory) {
-            Ok(open) => Ok(Self { directory: path, open, name: name.to_vec(), is_named: false }),
+            Ok(open) => Ok(Self { directory: path, open: open.by_owner(), name: name.to_vec(), is_named: false }),
             Err(Errno::NOENT) => Err(LandingError::NoDirectory { path }),
             Err(Errno::NOTDIR) => Err(LandingError::NotADirectory { path }),
             Err(errno) => Err(LandingError::from_errno("open", path, errno)),

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::kept::{granted_of, is_generated};
 use super::scan::{Tree, entry, shown};
-use super::{MayHold, OfferedError, ScanOptions};
+use super::{MayHold, OfferedError, Root, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
 use crate::digest_cache::{FileVersion, Versions};
@@ -27,7 +27,7 @@ const SLICES_MAX: usize = 1024;
 pub struct DataSet {
     manifest: Arc<Manifest>,
     /// What paths are relative to.
-    base: Arc<Beneath>,
+    base: Base,
     /// A single file's path there.
     file: Option<Vec<u8>>,
     links: Links,
@@ -35,6 +35,39 @@ pub struct DataSet {
     request: Vec<u8>,
     versions: Versions,
     pub(super) open: Mutex<OpenFiles>,
+}
+
+/// Where the files of a data set lie.
+#[derive(Debug)]
+pub(super) enum Base {
+    /// In one directory.
+    One(Arc<Beneath>),
+    /// In several, whose names the paths begin with.
+    All(Vec<Root>),
+}
+
+impl Base {
+    /// The directory that `path` of the data set lies in, and the path there.
+    pub(super) fn find<'p>(&'p self, path: &'p [u8]) -> Option<(&'p Beneath, &'p [u8])> {
+        let roots = match self {
+            Self::One(base) => return Some((base, path)),
+            Self::All(roots) => roots,
+        };
+        let name = path.split(|&byte| byte == b'/').next()?;
+        let root = roots.iter().find(|root| root.name == name)?;
+        let rest = path[name.len()..].strip_prefix(b"/").unwrap_or_default();
+        Some((&root.dir, root.file.as_deref().unwrap_or(rest)))
+    }
+
+    /// Whether the directories are the same ones.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let place = |dir: &Arc<Beneath>| rustix::fs::fstat(dir.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        let places = |base: &Self| match base {
+            Self::One(dir) => place(dir).map(|place| vec![place]),
+            Self::All(roots) => roots.iter().map(|root| place(&root.dir)).collect(),
+        };
+        places(self).is_some_and(|here| Some(here) == places(other))
+    }
 }
 
 impl DataSet {
@@ -58,7 +91,7 @@ impl DataSet {
         let manifest = Manifest::new(name.to_vec(), Kind::File, Contents { files, ..Contents::default() })?;
         Ok(Self {
             manifest: Arc::new(manifest),
-            base: Arc::clone(base),
+            base: Base::One(Arc::clone(base)),
             file: Some(path.to_vec()),
             links,
             request: request.to_vec(),
@@ -74,11 +107,21 @@ impl DataSet {
         options: ScanOptions,
         may_hold: &mut MayHold<'_>,
     ) -> Result<Self, OfferedError> {
-        let (contents, versions) = Tree::walk(&base, request, options, may_hold)?;
+        let found = Tree::walk(&base, request, options, may_hold)?;
+        Self::of_tree(Base::One(Arc::new(base)), name, request, found)
+    }
+
+    /// What a walk has found beneath `base`.
+    pub(super) fn of_tree(
+        base: Base,
+        name: &[u8],
+        request: &[u8],
+        (contents, versions): (Contents, Versions),
+    ) -> Result<Self, OfferedError> {
         let manifest = Manifest::new(name.to_vec(), Kind::Directory, contents)?;
         Ok(Self {
             manifest: Arc::new(manifest),
-            base: Arc::new(base),
+            base,
             file: None,
             links: Links::Refuse,
             request: request.to_vec(),
@@ -105,12 +148,11 @@ impl DataSet {
 
     /// Whether `other` is this data set, with the same sizes, times and versions of all files.
     pub fn is_same(&self, other: &Self) -> bool {
-        let place = |set: &Self| rustix::fs::fstat(set.base.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
         self.file == other.file
             && self.request == other.request
             && self.manifest == other.manifest
             && self.versions == other.versions
-            && place(self).is_some_and(|here| Some(here) == place(other))
+            && self.base.is_same(&other.base)
     }
 
     /// Opens file `index` for reading.
@@ -122,7 +164,8 @@ impl DataSet {
         let entry = self.manifest.entries().get(index).ok_or(OfferedError::NoSuchFile(index))?;
         let path = self.file.as_ref().unwrap_or(&entry.path);
         let changed = || OfferedError::Changed { path: self.shown(index) };
-        let file = match self.base.open_for_reading(path, self.links) {
+        let (base, path) = self.base.find(path).ok_or_else(changed)?;
+        let file = match base.open_for_reading(path, self.links) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Err(changed()),
             opened => opened.map_err(|errno| OfferedError::from_errno(&self.shown(index), errno))?,
         };

@@ -12,13 +12,16 @@ use crate::manifest::memory;
 use crate::{Listed, ListedKind, Timestamp};
 
 impl Offered {
+    /// The request for the names of what is offered, also where there is only one that may be left out.
+    pub const NAMES: &[u8] = b"//";
+
     /// Shows `each` what `request` names: a file itself, with an empty path; of a directory what lies in it or,
     /// `recursive`, beneath it, by name and each directory before what it holds. Ends early when `each` says no.
     /// `may_hold` is asked before the names of a directory are held in memory, to be sorted: of those that are being
     /// listed, one within the other.
     ///
     /// The empty request names the list of what is offered, unless that is only one directory whose name may be left
-    /// out.
+    /// out. [`Offered::NAMES`] names that list always.
     /// Links are not followed; what vanishes meanwhile is left out.
     ///
     /// # Errors
@@ -33,10 +36,11 @@ impl Offered {
     ) -> Result<(), OfferedError> {
         let (recursive, links) = (options.recursive, links(options.no_links));
         let components = super::components(request)?;
-        if components.is_empty() && self.whole().is_none_or(|root| root.file.is_some()) {
+        let is_content = self.short().is_some_and(|root| root.file.is_none()) && request != Self::NAMES;
+        if components.is_empty() && !is_content {
             return self.list_roots(recursive, may_hold, each);
         }
-        let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
+        let (root, rest) = self.root_of(request, &components)?;
         let failed = |errno| self.request_error(request, errno);
         if let Some(file) = &root.file {
             if !rest.is_empty() {
@@ -222,7 +226,13 @@ mod tests {
         assert_eq!(names(&offered, "", false).unwrap(), ["one/", "two/"]);
         assert_eq!(names(&offered, "", true).unwrap().last().unwrap(), "two/d");
         assert_eq!(names(&offered, "two", false).unwrap(), ["d"]);
-        assert_eq!(names(&offered, "d", false).unwrap(), [""], "the name of the first may be left out");
+        assert!(
+            matches!(names(&offered, "d", false), Err(OfferedError::NotFound { .. })),
+            "of several, none is left out"
+        );
+        let alone = Offered::new(std::slice::from_ref(&one)).unwrap();
+        assert_eq!(names(&alone, "//", false).unwrap(), ["one/"]);
+        assert_eq!(names(&alone, "//", true).unwrap()[1], "one/a");
         let file = Offered::new(&[one.join("a")]).unwrap();
         assert_eq!(names(&file, "", false).unwrap(), ["a"]);
         assert_eq!(names(&file, "a", false).unwrap(), [""]);

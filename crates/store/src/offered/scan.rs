@@ -1,6 +1,7 @@
 //! Lists a directory tree.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::os::fd::AsFd;
 
 use inhaul_base::ByteRange;
@@ -29,6 +30,8 @@ type Identity = (u64, u64);
 pub(super) struct Tree<'a> {
     request: &'a [u8],
     options: ScanOptions,
+    /// What the paths of what is found begin with.
+    prefix: Vec<u8>,
     contents: Contents,
     versions: Versions,
     /// Files that have several names, each name with the file that it is of.
@@ -50,33 +53,77 @@ impl<'a> Tree<'a> {
         options: ScanOptions,
         may_hold: &'a mut MayHold<'a>,
     ) -> Result<(Contents, Versions), OfferedError> {
-        let mut tree = Self {
+        let mut tree = Self::new(request, options, may_hold);
+        tree.add(top, b"")?;
+        tree.finish()
+    }
+
+    /// Nothing yet.
+    pub(super) fn new(request: &'a [u8], options: ScanOptions, may_hold: &'a mut MayHold<'a>) -> Self {
+        Self {
             request,
             options,
+            prefix: Vec::new(),
             contents: Contents::default(),
             versions: Versions::default(),
             several_names: Vec::new(),
-            pending: vec![Vec::new()],
+            pending: Vec::new(),
             devices: Devices::default(),
             may_hold,
             memory: STEP_BYTES,
             granted: 0,
-        };
-        while let Some(path) = tree.pending.pop() {
+        }
+    }
+
+    /// Adds `top` as the directory called `prefix`, with all that lies beneath it; without a prefix it is the data set's
+    /// own.
+    pub(super) fn add(&mut self, top: &Beneath, prefix: &[u8]) -> Result<(), OfferedError> {
+        self.prefix = prefix.to_vec();
+        self.pending.push(Vec::new());
+        while let Some(path) = self.pending.pop() {
+            let (is_top, full) = (path.is_empty() && prefix.is_empty(), self.full(&path));
             match top.open_directory(&path, Links::Refuse) {
-                Ok(dir) => tree.read_directory(&dir, &path)?,
+                Ok(dir) => self.read_directory(&dir, &path)?,
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !path.is_empty() => {}
-                Err(Errno::ACCESS) if !path.is_empty() => tree.contents.unreadable.add(&path),
-                Err(errno) => return Err(tree.failed(&path, errno)),
+                Err(Errno::ACCESS) if !is_top => self.contents.unreadable.add(&full),
+                Err(errno) => return Err(self.failed(&path, errno)),
             }
         }
-        tree.link_names();
-        tree.ask()?;
-        Ok((tree.contents, tree.versions))
+        Ok(())
+    }
+
+    /// Adds the file `file` of `dir`, called `name`.
+    pub(super) fn add_file(&mut self, dir: &Beneath, file: &[u8], name: &[u8]) -> Result<(), OfferedError> {
+        self.prefix = Vec::new();
+        let file = CString::new(file).map_err(|_| self.failed(name, Errno::INVAL))?;
+        match self.read_item(dir, &file, name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::ACCESS) => {
+                self.contents.unreadable.add(name);
+                Ok(())
+            }
+            Err(errno) => Err(self.failed(name, errno)),
+        }
+    }
+
+    /// What was found.
+    pub(super) fn finish(mut self) -> Result<(Contents, Versions), OfferedError> {
+        self.link_names();
+        self.ask()?;
+        Ok((self.contents, self.versions))
+    }
+
+    /// A path of the directory that is being walked through, as one of the data set.
+    fn full(&self, path: &[u8]) -> Vec<u8> {
+        match (self.prefix.as_slice(), path) {
+            (prefix, b"") => prefix.to_vec(),
+            (b"", path) => path.to_vec(),
+            (prefix, path) => [prefix, path].join(&b'/'),
+        }
     }
 
     fn failed(&self, path: &[u8], errno: Errno) -> OfferedError {
-        OfferedError::from_errno(&shown(self.request, path), errno)
+        OfferedError::from_errno(&shown(self.request, &self.full(path)), errno)
     }
 
     /// Asks for the memory that is taken by now.
@@ -89,10 +136,9 @@ impl<'a> Tree<'a> {
     fn read_directory(&mut self, dir: &Beneath, path: &[u8]) -> Result<(), OfferedError> {
         let stat = rustix::fs::fstat(dir.fd()).map_err(|errno| self.failed(path, errno))?;
         let metadata = metadata(&stat, granted_of(dir.fd(), &stat), Some(dir.fd()), self.options);
-        if path.is_empty() {
-            self.contents.top = metadata;
-        } else {
-            self.contents.directories.push(Directory { path: path.to_vec(), metadata });
+        match self.full(path) {
+            top if top.is_empty() => self.contents.top = metadata,
+            path => self.contents.directories.push(Directory { path, metadata }),
         }
         for item in Dir::read_from(dir.fd()).map_err(|errno| self.failed(path, errno))? {
             let item = item.map_err(|errno| self.failed(path, errno))?;
@@ -103,7 +149,7 @@ impl<'a> Tree<'a> {
             let inner = if path.is_empty() { name.to_bytes().to_vec() } else { [path, name.to_bytes()].join(&b'/') };
             match self.read_item(dir, name, &inner) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                Err(Errno::ACCESS) => self.contents.unreadable.add(&inner),
+                Err(Errno::ACCESS) => self.contents.unreadable.add(&self.full(&inner)),
                 Err(errno) => return Err(self.failed(&inner, errno)),
             }
             if self.memory - self.granted >= STEP_BYTES {
@@ -115,11 +161,12 @@ impl<'a> Tree<'a> {
 
     fn read_item(&mut self, dir: &Beneath, name: &std::ffi::CStr, path: &[u8]) -> rustix::io::Result<()> {
         let stat = rustix::fs::statat(dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let (beneath, path) = (path, &self.full(path)[..]);
         self.memory += memory::of_path(path.len());
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 self.memory += memory::OF_DIRECTORY + memory::of_path(path.len());
-                self.pending.push(path.to_vec());
+                self.pending.push(beneath.to_vec());
             }
             FileType::RegularFile if self.devices.is_generated(dir, name, &stat)? => self.contents.skipped.add(path),
             FileType::RegularFile => {

@@ -185,7 +185,7 @@ fn scan_of_several_directories_goes_by_their_names() {
     assert_eq!(all_bytes(&offered.scan(b"/single", ScanOptions::default()).unwrap()), b"s");
     let missing = offered.scan(b"/c/f", ScanOptions::default()).unwrap_err().to_string();
     assert_eq!(missing, "there is no '/c/f'; what is offered begins with /a or /b or /single");
-    assert!(matches!(offered.scan(b"/", ScanOptions::default()), Err(OfferedError::NotFound { .. })));
+    assert_eq!(all_bytes(&offered.scan(b"/", ScanOptions::default()).unwrap()), b"abs");
 }
 
 #[test]
@@ -210,22 +210,19 @@ fn a_name_means_the_same_whatever_else_is_offered() {
             (b"outer".to_vec(), b"inner".to_vec())
         );
     }
-    // The name of the first directory may be left out, if it was given none: what is behind it makes no difference.
-    for offered in [&alone, &both] {
-        assert_eq!(read(offered, "/f").unwrap(), b"outer");
-        assert_eq!(offered.name_left_out(), Some(&b"a"[..]));
-    }
+    // The name of the only directory may be left out, if it was given none.
+    assert_eq!(read(&alone, "/f").unwrap(), b"outer");
+    assert_eq!(alone.name_left_out(), Some(&b"a"[..]));
     let before = Offered::new(&[b.clone(), a.clone()]).unwrap();
-    for offered in [&before, &called_a] {
+    for offered in [&both, &before, &called_a] {
         assert!(matches!(read(offered, "/f"), Err(OfferedError::NotFound { .. })));
         assert_ne!(offered.name_left_out(), Some(&b"a"[..]));
     }
-    // Of several, no one is all.
-    let hint = both.scan(b"/", ScanOptions::default()).unwrap_err().to_string();
+    let hint = both.scan(b"/f", ScanOptions::default()).unwrap_err().to_string();
     assert!(hint.ends_with("what is offered begins with /a or /b"), "{hint}");
     let not_utf8 = dir.path().join(OsStr::from_bytes(b"c\xff"));
     fs::create_dir(&not_utf8).unwrap();
-    assert_eq!(Offered::new(&[a.clone(), not_utf8]).unwrap().name_left_out(), Some(&b"a"[..]));
+    assert_eq!(Offered::new(&[not_utf8]).unwrap().name_left_out(), Some(&b"c\xff"[..]));
     let other = Offered::of(&[named("x", &a), b.into(), named("y", &a)]).unwrap();
     assert_eq!(
         (read(&other, "/x/f").unwrap(), read(&other, "/y/a/f").unwrap()),
@@ -234,10 +231,39 @@ fn a_name_means_the_same_whatever_else_is_offered() {
     assert!(matches!(Offered::of(&[named("x", &a), named("x", &a)]), Err(OfferedError::SameName(_))));
     let file = Offered::of(&[named("x", &a.join("f"))]).unwrap();
     assert_eq!(read(&file, "/x").unwrap(), b"outer");
-    assert!(read(&file, "/f").is_err() && read(&file, "/").is_err());
+    assert!(read(&file, "/f").is_err() && read(&file, "/").is_ok());
     for name in ["", ".", "..", "a/b", "a\n", &"x".repeat(256)] {
         assert!(Offer::named(name, "/").is_err(), "{name:?}");
     }
+}
+
+#[test]
+fn a_name_that_could_mean_something_within_another_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("a/b")).unwrap();
+    fs::create_dir(dir.path().join("b")).unwrap();
+    fs::write(dir.path().join("a/b/f"), b"within a").unwrap();
+    fs::write(dir.path().join("b/f"), b"beside a").unwrap();
+    let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+    let read = |offered: &Offered, request: &str| {
+        offered.scan(request.as_bytes(), ScanOptions::default()).map(|set| all_bytes(&set))
+    };
+    let alone = Offered::new(std::slice::from_ref(&a)).unwrap();
+    assert_eq!(read(&alone, "/b/f").unwrap(), b"within a");
+    assert_eq!(alone.unclear().count(), 0);
+    let named = Offered::of(&[b.clone().into(), Offer::named("x", &a).unwrap()]).unwrap();
+    assert_eq!((read(&named, "/b/f").unwrap(), named.unclear().count()), (b"beside a".to_vec(), 0));
+    for both in [[a.clone(), b.clone()], [b.clone(), a.clone()]] {
+        let both = Offered::new(&both).unwrap();
+        assert_eq!(both.unclear().collect::<Vec<_>>(), [b"b"]);
+        for request in ["/b/f", "/b", "b/"] {
+            assert!(matches!(read(&both, request), Err(OfferedError::Unclear { .. })), "{request}");
+        }
+        assert_eq!(read(&both, "/a/b/f").unwrap(), b"within a");
+        assert_eq!(read(&both, "/").unwrap(), b"within abeside a", "that has it under its name");
+    }
+    let other = Offered::of(&[a.into(), Offer::named("c", &b).unwrap()]).unwrap();
+    assert_eq!((read(&other, "/c/f").unwrap(), other.unclear().count()), (b"beside a".to_vec(), 0));
 }
 
 #[test]
