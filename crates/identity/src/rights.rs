@@ -149,6 +149,11 @@ impl Scope {
         Ok(Self(scope))
     }
 
+    /// The first component: the name of what is offered. `None`: everything.
+    pub fn first(&self) -> Option<&str> {
+        self.0.split('/').next().filter(|first| !first.is_empty())
+    }
+
     /// Whether it is everything.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()

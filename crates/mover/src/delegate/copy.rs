@@ -78,19 +78,18 @@ fn handed_on(source: &Source, holder: Option<Fingerprint>, trust: &Trust) -> Res
         // What would bind a token is not known.
         let Some(holder) = holder else { continue };
         let path = source.path.as_str();
-        if let Some(token) = &mirror.ticket.token {
-            let token = Some(limited(mirror, token, path, holder)?);
-            let fingerprint = key_of(mirror, trust)?;
-            mirror.ticket = Ticket { fingerprint, token }.into();
-            continue;
-        }
+        let has_token = mirror.ticket.token.as_ref();
         match ask_token(mirror, path, holder, trust) {
             Ok((token, fingerprint)) => mirror.ticket = Ticket { fingerprint, token }.into(),
             // It may be within the other server's reach alone, and public.
             Err(error) if error.is_passing() || matches!(error, MoveError::UnknownHost { .. }) => {
                 log::info!("{mirror}: no token could be asked for: {error}");
-                let fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
-                mirror.ticket = Ticket { fingerprint, token: None }.into();
+                let token = has_token.map(|token| limited(mirror, token, path, holder)).transpose()?;
+                let fingerprint = match token {
+                    Some(_) => key_of(mirror, trust)?,
+                    None => mirror.ticket.fingerprint.or(known(mirror, trust)?),
+                };
+                mirror.ticket = Ticket { fingerprint, token }.into();
             }
             Err(error) => return Err(error),
         }
@@ -101,7 +100,12 @@ fn handed_on(source: &Source, holder: Option<Fingerprint>, trust: &Trust) -> Res
 /// The same token for reading at `path` of `server` only, by the host with the key `holder` only.
 fn limited(server: &Server, token: &Token, path: &str, holder: Fingerprint) -> Result<Token, MoveError> {
     let grant = token.claims().grant;
-    if !grant.as_ref().is_some_and(|grant| grant.allows(Right::Read, path)) {
+    let allows = |path: &str| grant.as_ref().is_some_and(|grant| grant.allows(Right::Read, path));
+    // The name of what is offered may be left out of the path; the right has it.
+    let offered = grant.as_ref().and_then(|grant| grant.scope.first());
+    let in_full = offered.map_or_else(String::new, |name| format!("{name}/{}", path.trim_start_matches('/')));
+    let path = if !allows(path) && allows(&in_full) { in_full.as_str() } else { path };
+    if !allows(path) {
         let given =
             grant.map_or_else(|| "nothing".to_owned(), |Grant { rights, scope }| format!("'{rights}' on '{scope}'"));
         let detail = format!("the right 'read' on '/{path}' is missing: the token {} gives {given} only", token.id());
