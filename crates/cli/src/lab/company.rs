@@ -31,7 +31,9 @@ Examples:
   One network: its verdict in full, its scenario as a file, and that with another rival:
     inhaul lab company --seeds 17 --events
     inhaul lab company --seeds 17 --print > network-17.toml
-    inhaul lab company --seeds 17 --events --set 'flows.r*.protocol=reno'";
+    inhaul lab company --seeds 17 --events --set 'flows.r*.protocol=reno'
+  How much is chance: CUBIC in its own place, with other random numbers:
+    inhaul lab company --quick --protocol cubic --set seed=99";
 
 /// Networks of a set that '--quick' runs.
 const QUICK: usize = 40;
@@ -56,8 +58,8 @@ pub(crate) struct Company {
     /// repeated
     #[arg(long, value_name = "KIND")]
     kind: Vec<Kind>,
-    /// Change a value of each network's scenario, like 'noise=vm-idle'; 'flows.own*.KEY=VALUE' changes only the judged
-    /// flows, not CUBIC in their place; can be repeated
+    /// Change a value of each network's scenario, like 'noise=vm-idle'; 'flows.own*.KEY=VALUE' and 'seed=N' change
+    /// only the judged runs, not those with CUBIC; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
     /// Number of networks at once; results do not depend on it [default: one for each processor]
@@ -90,11 +92,8 @@ pub(crate) struct Summary {
 
 pub(super) fn run(args: &Company) -> Result<(), Failure> {
     let knowledge = if args.control == Control::Paper { Knowledge::Told } else { Knowledge::Found };
-    let names = if args.protocol.is_empty() { vec!["gtp".to_owned()] } else { args.protocol.clone() };
-    let contestant = |protocol: &String| Contestant {
-        protocol: protocol.clone(),
-        knowledge: if protocol == "gtp" { knowledge } else { Knowledge::Found },
-    };
+    let names = if args.protocol.is_empty() { vec![registry::DEFAULT.name.to_owned()] } else { args.protocol.clone() };
+    let contestant = |protocol: &String| Contestant { protocol: protocol.clone(), knowledge };
     let contestants: Vec<Contestant> = names.iter().map(contestant).collect();
     let most = if args.quick { QUICK } else { usize::MAX };
     let is_wanted = |network: &Network| args.kind.is_empty() || args.kind.contains(&network.kind);
@@ -111,7 +110,7 @@ pub(super) fn run(args: &Company) -> Result<(), Failure> {
     let verdicts: Vec<Verdict> = verdicts?.into_iter().flatten().collect();
     if args.json {
         verdicts.iter().for_each(|verdict| announce(&to_json(verdict)));
-        names.iter().for_each(|name| announce(&to_json(&summary(name, args.control, &verdicts))));
+        contestants.iter().for_each(|contestant| announce(&to_json(&summary(contestant, &verdicts))));
     } else {
         if args.events {
             verdicts.iter().for_each(|verdict| announce(full(verdict).trim_end()));
@@ -133,11 +132,11 @@ fn of_protocol<'a>(name: &str, verdicts: &'a [Verdict]) -> Vec<&'a Verdict> {
     verdicts.iter().filter(|verdict| verdict.protocol == name).collect()
 }
 
-fn summary(name: &str, control: Control, verdicts: &[Verdict]) -> Summary {
-    let own = of_protocol(name, verdicts);
-    let control = if name == "gtp" { control } else { Control::Default };
+fn summary(contestant: &Contestant, verdicts: &[Verdict]) -> Summary {
+    let own = of_protocol(&contestant.protocol, verdicts);
+    let control = if contestant.is_told() { Control::Paper } else { Control::Default };
     Summary {
-        protocol: name.to_owned(),
+        protocol: contestant.protocol.clone(),
         control: control.name(),
         total: total(own.iter().copied()),
         criteria: criteria(&own),
@@ -173,19 +172,33 @@ fn costs(total: &Total) -> [String; 2] {
     ]
 }
 
-const SIDES: [&str; 6] = ["reno", "cubic", "bbr", "bbr3", "udt", "mixed"];
+/// Whom the protocols are beside, in the order of the registry; several kinds of rivals come last.
+fn sides(verdicts: &[&Verdict]) -> Vec<&'static str> {
+    let is_there = |side: &str| verdicts.iter().any(|verdict| verdict.beside == side);
+    let names = registry::PROTOCOLS.iter().map(|protocol| protocol.name);
+    names.chain([Network::MIXED]).filter(|side| is_there(side)).collect()
+}
 
 fn company_table(name: &str, verdicts: &[&Verdict]) -> String {
     let all: Vec<&Verdict> = verdicts.iter().copied().filter(|verdict| verdict.kind == Kind::Elastic).collect();
     let mut rows: Vec<Row<'_>> = vec![("all", all.clone())];
     let like = |is_meant: &dyn Fn(&Verdict) -> bool| all.iter().copied().filter(|v| is_meant(v)).collect::<Vec<_>>();
-    rows.extend(SIDES.map(|side| (side, like(&|verdict| verdict.beside == side))));
+    rows.extend(sides(&all).into_iter().map(|side| (side, like(&|verdict| verdict.beside == side))));
     rows.push(("up to 5 ms of queue", like(&|verdict| verdict.queue_limit_ms <= 5.0)));
     rows.push(("up to 50 ms", like(&|v| v.queue_limit_ms > 5.0 && v.queue_limit_ms <= 50.0)));
     rows.push(("longer", like(&|verdict| verdict.queue_limit_ms > 50.0)));
     let mut table = Table::new([Align::Left].into_iter().chain([Align::Right; 7]).chain([Align::Left]));
     let title = format!("{name} beside");
-    table.row([&title, "", "fair", "share (least, most)", "keep half (median)", "left right", "loss %", "queue ms"]);
+    table.row([
+        &title,
+        "",
+        "fair (wider)",
+        "share (least, most)",
+        "keep half (median)",
+        "left right",
+        "loss %",
+        "queue ms",
+    ]);
     for (row, verdicts) in rows.into_iter().filter(|(_, verdicts)| !verdicts.is_empty()) {
         let total = total(verdicts);
         let c = &total.company;
@@ -193,7 +206,7 @@ fn company_table(name: &str, verdicts: &[&Verdict]) -> String {
         table.row([
             row.to_owned(),
             total.networks.to_string(),
-            c.fair.to_string(),
+            format!("{} ({})", c.fair, c.between),
             format!("{} ({}, {})", number(c.share_median), number(c.share_min), number(c.share_max)),
             format!("{} / {} ({})", c.kept_half, c.rivals, number(c.kept_median)),
             format!("{} / {}", c.left_right, c.left),
@@ -255,8 +268,7 @@ fn criteria_table(verdicts: &[&Verdict]) -> String {
 
 /// One page of all protocols: each one's share of CUBIC's, and what its rivals keep, by the rivals' protocol.
 fn who_to_whom(names: &[String], verdicts: &[Verdict]) -> String {
-    let sides: Vec<&str> =
-        SIDES.into_iter().filter(|side| verdicts.iter().any(|verdict| verdict.beside == *side)).collect();
+    let sides = sides(&verdicts.iter().collect::<Vec<_>>());
     let mut table = Table::new([Align::Left].into_iter().chain(vec![Align::Right; sides.len() + 1]));
     table.row(["share, kept (medians)", "all"].into_iter().chain(sides.iter().copied()));
     for name in names {
@@ -299,7 +311,7 @@ fn full(verdict: &Verdict) -> String {
         );
     }
     if let Some(share) = v.share {
-        text += &format!("  share {share:.2}\n");
+        text += &format!("  share {share:.2}, max-min {}\n", rate(v.ideal_bps));
     }
     for rival in &v.rivals {
         text += &format!("  {:6} {:>12}  keeps {}\n", rival.protocol, rate(rival.goodput_bps), number(rival.kept));
@@ -353,6 +365,7 @@ mod tests {
             valid: true,
             failed: 0,
             own: measured(4e6),
+            ideal_bps: 5e6,
             reference: measured(5e6),
             share: (kind == Kind::Elastic).then_some(0.8),
             rivals: vec![Kept { protocol: beside.to_owned(), goodput_bps: 5e6, kept: Some(1.1) }],
@@ -375,7 +388,7 @@ mod tests {
     fn verdict_and_summary_have_the_documented_fields() {
         let verdicts = [verdict(Kind::Elastic, "reno"), verdict(Kind::Steady, "none")];
         assert_documented("A shared network", &verdicts[0]);
-        assert_documented("All shared networks", &summary("gtp", Control::Default, &verdicts));
+        assert_documented("All shared networks", &summary(&Contestant::of("gtp"), &verdicts));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Draws a shared network from a seed.
 
 use inhaul_base::RandomStream;
+use inhaul_protocols::{tcp, udt};
+use inhaul_transport::Protocol;
 
 use super::kind::{Discipline, Kind, Place};
 use super::network::{Network, Own, PACKET_BITS, Rival, Turn, Udp, Web};
@@ -14,18 +16,21 @@ const RATES: [(f64, f64, f64); 5] =
     [(0.2, 1e6, 1e7), (0.6, 1e7, 1e8), (0.82, 1e8, 2e8), (0.95, 2e8, 1e9), (1.0, 1e9, 1e10)];
 /// Up to these rates: the longest round-trip time and the longest queue, in milliseconds. On faster links, longer ones
 /// would need runs that cost too much.
-const LONGEST: [(f64, f64, f64); 3] = [(2e8, 300.0, 1000.0), (1e9, 100.0, 100.0), (1e10, 20.0, 20.0)];
+const LONGEST: [(f64, f64, f64); 3] = [(2e8, 300.0, 1000.0), (1e9, 200.0, 200.0), (1e10, 50.0, 50.0)];
 const RTT_MS_MIN: f64 = 0.3;
 /// The elastic rivals; one of them twice, as it is the most common.
-const RIVALS: [&str; 6] = ["reno", "cubic", "cubic", "bbr", "bbr3", "udt"];
+const RIVALS: [&Protocol; 6] = [&tcp::RENO, &tcp::CUBIC, &tcp::CUBIC, &tcp::BBR, &tcp::BBR3, &udt::PROTOCOL];
 const RIVALS_MAX: u64 = 20;
 /// No flow has less than this on average, in bits per second: below, each has less than a packet on its way.
 const FLOW_BPS_MIN: f64 = 100_000.0;
 /// What the measured part of a run may carry, and what the time to settle before may, in bits.
-const WINDOW_BITS: f64 = 12e9;
-const SETTLE_BITS: f64 = 5e9;
-/// Rivals leave on links up to this rate, since what follows is seconds of a full link.
-const LEAVE_BPS_MAX: f64 = 1e9;
+const WINDOW_BITS: f64 = 40e9;
+const SETTLE_BITS: f64 = 10e9;
+/// However fast the link is, this long is measured and settled, in seconds.
+const WINDOW_S_MIN: f64 = 8.0;
+const SETTLE_S_MIN: f64 = 2.0;
+/// On links faster than this, own flows have fewer joins and leaves.
+const FAST_BPS: f64 = 1e9;
 /// What must be right after rivals leave is measured from here on.
 pub(super) const AFTER_S: f64 = 3.0;
 
@@ -101,8 +106,8 @@ impl Network {
     /// How long everybody has to settle, and how long is measured then, in seconds.
     fn spans(&self) -> (f64, f64) {
         let slowest_s = self.slowest_s();
-        let settle = (20.0 * slowest_s).clamp(2.0, 10.0).min((SETTLE_BITS / self.rate()).max(1.0));
-        let window = (200.0 * slowest_s).clamp(10.0, 40.0).min((WINDOW_BITS / self.rate()).max(2.0));
+        let settle = (20.0 * slowest_s).clamp(4.0, 20.0).min((SETTLE_BITS / self.rate()).max(SETTLE_S_MIN));
+        let window = (400.0 * slowest_s).clamp(60.0, 120.0).min((WINDOW_BITS / self.rate()).max(WINDOW_S_MIN));
         (settle, window)
     }
 
@@ -114,12 +119,12 @@ impl Network {
             _ => 5 + random.below(RIVALS_MAX - 4),
         };
         let (is_mixed, is_alike) = (random.unit() < 0.15, random.unit() < 0.5);
-        let protocol = pick(random, &RIVALS);
+        let protocol = pick(random, &RIVALS).name;
         let rtt_ms = self.rtt_ms();
         self.rivals = (0..count.min(most))
             .map(|_| {
                 let near = log_uniform(random, rtt_ms / 4.0, rtt_ms * 4.0).clamp(RTT_MS_MIN, rtt_max);
-                let other = pick(random, &RIVALS);
+                let other = pick(random, &RIVALS).name;
                 Rival {
                     protocol: if is_mixed { other } else { protocol },
                     rtt_ms: if is_alike { rtt_ms } else { near },
@@ -141,7 +146,7 @@ impl Network {
             u if u < 0.25 => self.udp = Some(self.draw_udp(random, 0.1, 0.4)),
             u if u < 0.35 => self.step(random),
             u if u < 0.40 => self.walk(random),
-            u if u < 0.85 && self.rate() <= LEAVE_BPS_MAX => {
+            u if u < 0.85 => {
                 self.leave_s = Some(self.end_s);
                 self.end_s += AFTER_S + (20.0 * self.slowest_s()).clamp(2.0, 4.0);
             }
@@ -174,7 +179,7 @@ impl Network {
         let window_s = interval_s.max(window_packets(0.0) * PACKET_BITS / least);
         // As long as those of random stars: eight intervals, and then windows to measure the slowest flow.
         let epoch_s = 1f64.max(14.0 * interval_s).max(8.0 * interval_s + 4.0 * window_s);
-        let events = if self.rate() > LEAVE_BPS_MAX { 2 } else { 2 + random.below(3) };
+        let events = if self.rate() > FAST_BPS { 2 } else { 2 + random.below(3) };
         let flows = self.own.len();
         let (mut active, mut waiting): (Vec<usize>, Vec<usize>) = (0..flows).partition(|k| *k < flows.div_ceil(2));
         let mut now_s = 0.0;
@@ -237,7 +242,7 @@ impl Network {
         let each_s = (to_s - from_s) / count as f64;
         for k in 0..count {
             let at_s = from_s + each_s * (k as f64 + 0.3 * random.unit());
-            let gone_s = log_uniform(random, 0.1, 3.0).min(each_s / 3.0);
+            let gone_s = log_uniform(random, 0.1, 5.0).min(each_s / 3.0);
             self.course.extend([Turn::Up(at_s, false), Turn::Up(at_s + gone_s, true)]);
         }
     }

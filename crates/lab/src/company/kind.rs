@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use inhaul_protocols::{registry, tcp};
 use serde::Serialize;
 
 use crate::stars::Knowledge;
@@ -86,7 +87,18 @@ pub struct Contestant {
 
 impl Contestant {
     /// With which every contestant is compared.
-    pub const REFERENCE: &str = "cubic";
+    pub const REFERENCE: &str = tcp::CUBIC.name;
+
+    /// Whether its protocol has a parameter of this name.
+    pub(super) fn has(&self, parameter: &str) -> bool {
+        let protocol = registry::find(&self.protocol);
+        protocol.is_some_and(|protocol| protocol.parameters.iter().any(|known| known.name == parameter))
+    }
+
+    /// Whether it is told the capacities, and can be.
+    pub fn is_told(&self) -> bool {
+        self.knowledge == Knowledge::Told && self.has("control")
+    }
 
     /// A protocol that finds out what it needs to know.
     pub fn of(protocol: &str) -> Self {

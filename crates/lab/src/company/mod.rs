@@ -18,21 +18,24 @@ pub use verdict::{After, Kept, Measured, Verdict};
 
 pub use crate::joins::{Counts, Event};
 
-/// Changes of scenarios that begin with this are of the contestant alone: CUBIC in its place does not have them.
-const OF_OWN: &str = "flows.own";
+/// Whether a change of a scenario is of the contestant's run alone: CUBIC in its place does not have it. With another
+/// seed, CUBIC as the contestant shows how much chance there is.
+fn is_of_own(key: &str) -> bool {
+    key.starts_with("flows.own") || key == "seed"
+}
 
 impl Network {
     /// Runs it in the simulator with CUBIC, then with each contestant in the same place, and judges these. `set` changes
-    /// values of the scenarios first; those of the contestant's flows (`flows.own...`) not with CUBIC.
+    /// values of the scenarios first; those of the contestant's flows (`flows.own...`) and the seed not with CUBIC.
     ///
     /// # Errors
     /// A [`ScenarioError`] if `set` says something that the scenario cannot take.
     pub fn run(&self, contestants: &[Contestant], set: &[(String, String)]) -> Result<Vec<Verdict>, ScenarioError> {
-        let of_all: Vec<_> = set.iter().filter(|(key, _)| !key.starts_with(OF_OWN)).cloned().collect();
+        let of_all: Vec<_> = set.iter().filter(|(key, _)| !is_of_own(key)).cloned().collect();
         let observe = |contestant: &Contestant, set: &[(String, String)]| {
             let name = format!("shared network {}", self.seed);
             let mut scenario = Scenario::parse(&name, &self.scenario(contestant), set)?;
-            Ok(observe::observe(scenario.cells.remove(0).plan, self.seed))
+            Ok(observe::observe(scenario.cells.remove(0).plan, scenario.seed))
         };
         let reference = Contestant::of(Contestant::REFERENCE);
         let beside = observe(&reference, &of_all)?;

@@ -84,6 +84,9 @@ pub(super) enum Turn {
 }
 
 impl Network {
+    /// What rivals of several protocols are called.
+    pub const MIXED: &str = "mixed";
+
     /// Round-trip time of the first flow without queues, in milliseconds.
     pub fn rtt_ms(&self) -> f64 {
         self.own.first().map_or(0.0, |own| own.rtt_ms)
@@ -102,7 +105,7 @@ impl Network {
     /// The rivals' protocol; `mixed` for several, `none` without elastic rivals.
     pub fn rivals(&self) -> &'static str {
         let Some((first, others)) = self.rivals.split_first() else { return "none" };
-        if others.iter().all(|rival| rival.protocol == first.protocol) { first.protocol } else { "mixed" }
+        if others.iter().all(|rival| rival.protocol == first.protocol) { first.protocol } else { Self::MIXED }
     }
 
     /// How many elastic rivals there are.

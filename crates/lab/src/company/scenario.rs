@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::kind::{Contestant, Discipline, Place};
 use super::network::{Network, PACKET_BITS, Turn};
-use crate::stars::Knowledge;
 
 /// The name of the shared link.
 pub(super) const BOTTLENECK: &str = "bottleneck";
@@ -143,11 +142,11 @@ impl Network {
     }
 
     fn write_own(&self, text: &mut String, contestant: &Contestant) {
-        let parameters = match contestant.protocol.as_str() {
-            "gtp" if contestant.knowledge == Knowledge::Told => Some("control = \"paper\"".to_owned()),
-            // They have no default: they are for paths that nobody else uses, and are told the rate of these.
-            "rbudp" | "rbudp+" => Some(format!("rate = \"{} bit/s\"", self.rate_bps)),
-            _ => None,
+        let parameters = if contestant.is_told() {
+            Some("control = \"paper\"".to_owned())
+        } else {
+            // It has no default: such protocols are for paths that nobody else uses, and are told the rate of these.
+            contestant.has("rate").then(|| format!("rate = \"{} bit/s\"", self.rate_bps))
         };
         for (k, own) in self.own.iter().enumerate() {
             let number = k + 1;
@@ -160,7 +159,7 @@ impl Network {
             if let Some(parameters) = &parameters {
                 let _ = writeln!(text, "parameters = {{ {parameters} }}");
             }
-            if contestant.knowledge == Knowledge::Told {
+            if contestant.is_told() {
                 let inner = self.place == Place::Inner;
                 let path = if k < self.crossing { own.link_bps.min(self.rate_bps) } else { own.link_bps };
                 let _ = writeln!(text, "link_rate = \"{path} bit/s\"");
@@ -172,7 +171,8 @@ impl Network {
 
     fn write_background(&self, text: &mut String) {
         if let Some(web) = &self.web {
-            let _ = writeln!(text, "\n[[background.web]]\nname = \"web\"\nprotocol = \"cubic\"");
+            let _ = writeln!(text, "\n[[background.web]]\nname = \"web\"");
+            let _ = writeln!(text, "protocol = \"{}\"", Contestant::REFERENCE);
             let _ = writeln!(text, "from = \"web-sender\"\nto = \"web-receiver\"\nshape = 1.3");
             let _ = writeln!(text, "arrivals_per_s = {:.3}\nmean_size = \"{} B\"", web.arrivals_per_s, web.mean_bytes);
         }

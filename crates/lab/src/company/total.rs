@@ -44,6 +44,9 @@ pub struct Company {
     pub networks: usize,
     /// Those in which the contestant's share is from 0.5 to 1.5 of CUBIC's.
     pub fair: usize,
+    /// Those in which it has at least half of the smaller of CUBIC's rate and its max-min share, and at most one and a
+    /// half of the larger: where rivals starve CUBIC, more than CUBIC's is not unfair.
+    pub between: usize,
     /// Shares: the median, the least and the most.
     pub share_median: Option<f64>,
     /// The least.
@@ -73,7 +76,7 @@ pub struct Company {
 pub struct Alone {
     /// How many.
     pub networks: usize,
-    /// What own flows had of what others left: mean and least.
+    /// What own flows had of what others left, at most 1 each: mean and least.
     pub aggregate: Option<f64>,
     /// The least.
     pub aggregate_min: Option<f64>,
@@ -127,6 +130,7 @@ fn company(valid: &[&Verdict]) -> Company {
     Company {
         networks: all.len(),
         fair: shares.iter().filter(|share| (FAIR[0]..=FAIR[1]).contains(*share)).count(),
+        between: all.iter().filter(|verdict| is_between(verdict)).count(),
         share_median: median(&shares),
         share_min: shares.first().copied(),
         share_max: shares.last().copied(),
@@ -141,9 +145,15 @@ fn company(valid: &[&Verdict]) -> Company {
     }
 }
 
+fn is_between(verdict: &Verdict) -> bool {
+    let (had, of_cubic, ideal) = (verdict.own.goodput_bps, verdict.reference.goodput_bps, verdict.ideal_bps);
+    (FAIR[0] * of_cubic.min(ideal)..=FAIR[1] * of_cubic.max(ideal)).contains(&had)
+}
+
 fn alone(valid: &[&Verdict]) -> Alone {
     let all: Vec<&&Verdict> = valid.iter().filter(|verdict| verdict.kind != Kind::Elastic).collect();
-    let had = sorted(all.iter().filter_map(|verdict| verdict.own.aggregate));
+    // What is beyond the ideal was taken from datagrams, and does not make up for what is missing elsewhere.
+    let had = sorted(all.iter().filter_map(|verdict| verdict.own.aggregate).map(|part| part.min(1.0)));
     let mut alone = Alone {
         networks: all.len(),
         aggregate: mean(had.iter().copied()),

@@ -39,6 +39,8 @@ pub struct Verdict {
     pub failed: usize,
     /// What it did.
     pub own: Measured,
+    /// Its max-min fair rate of data over the bottleneck, in bits per second.
+    pub ideal_bps: f64,
     /// What CUBIC in its place did.
     pub reference: Measured,
     /// Beside elastic rivals: its rate over that of CUBIC in its place; `None` where that had nothing.
@@ -111,6 +113,7 @@ pub(super) fn judge(network: &Network, contestant: &Contestant, seen: &Observed,
         valid: run.valid && beside.run.valid,
         failed: run.flows.iter().filter(|flow| is_own(&flow.name) && flow.failure.is_some()).count(),
         share: ratio(own.goodput_bps, reference.goodput_bps).filter(|_| is_elastic),
+        ideal_bps: ideal_bps(network, seen),
         own,
         reference,
         rivals: rivals(network, seen, beside),
@@ -131,6 +134,11 @@ impl Network {
         let number = name.strip_prefix(OWN).and_then(|number| number.parse::<usize>().ok());
         number.is_some_and(|number| number <= self.crossing)
     }
+}
+
+fn ideal_bps(network: &Network, seen: &Observed) -> f64 {
+    let crossing = seen.run.flows.iter().filter(|flow| network.is_crossing(&flow.name));
+    crossing.filter_map(|flow| flow.ideal_bps).sum()
 }
 
 fn measured(network: &Network, seen: &Observed) -> Measured {
