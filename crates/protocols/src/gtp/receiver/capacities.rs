@@ -7,9 +7,10 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
 use super::ambient::LOSS_THRESHOLD;
+use super::company::{Company, Seen, Turn};
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
 use super::judgement::{Judgement, fresh_loss, queue_threshold};
-use crate::gtp::bound::Bound;
+use crate::gtp::bound::{Bound, DRAIN_MAX};
 use crate::gtp::monitor::{Dispersion, Interval, TRAIN_SPAN_MIN};
 use crate::gtp::wire::RATE_MAX;
 
@@ -60,6 +61,8 @@ const SLOWED_MAX: f64 = 4.0;
 const UNBOUND: f64 = 0.9;
 /// It is one when it has fallen short so many times in a row.
 const LIMITED_AFTER: u32 = 2;
+/// Most that is left unused to see whose a queue is that does not drain.
+const DRAIN_PULSE: f64 = 0.25;
 /// A rate of arrival is that of so many packets at least.
 const ARRIVED_PACKETS: u64 = 64;
 /// What has arrived is noted so often ...
@@ -72,6 +75,10 @@ const NOTES: usize = 512;
 pub(super) struct Capacities {
     /// C_r.
     pub(super) access: Bound,
+    /// Who else is at the receiver's link.
+    pub(super) company: Company,
+    /// What is asked for by windows has changed at once.
+    retell: bool,
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
     /// The first step of a test.
@@ -251,13 +258,27 @@ impl Capacities {
         let is_tests_loss = self.access.is_testing() && lost().all(|judged| own_queue(judged).is_none());
         let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
         let sent = whole(&seen, flows, Judgement::sent);
+        let testing = self.access.is_testing() || running(flows).any(|flow| flow.path.is_testing());
+        let came_through = whole(&seen, flows, |judged| judged.delivered);
+        let met = Seen {
+            now,
+            sent,
+            came: came_through,
+            queue: if free { Span::ZERO } else { common },
+            threshold,
+            lost: lost().next().is_some(),
+            testing,
+        };
+        if self.compete(met, drain(common), &seen, flows) {
+            return;
+        }
         if shared {
             let came = self.came(active, wire_bytes, interval, alarmed, &seen, flows);
             // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue
             // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
             let capacity = if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came };
-            self.access.refute(capacity, drain(common));
+            self.access.refute(capacity, drain(common), self.drain_most());
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
@@ -284,7 +305,7 @@ impl Capacities {
                     Some(queue) if lossy => judged.sent().mul_f64(1.0 - drain(queue).min(1.0)),
                     _ => judged.capacity(own.is_some() || alarmed, flow.controller.target()),
                 };
-                flow.path.refute(capacity, own.map_or(0.0, drain));
+                flow.path.refute(capacity, own.map_or(0.0, drain), DRAIN_MAX);
             } else if !may_test(&flow.path) {
                 flow.path.break_off();
             } else if !shared && achieved && flow.path_binds() {
@@ -294,13 +315,70 @@ impl Capacities {
         }
     }
 
+    /// Most that is left unused to drain a queue: what does not drain is asked, by more, whose it is.
+    fn drain_most(&self) -> f64 {
+        if self.company.is_suspected() { DRAIN_PULSE } else { DRAIN_MAX }
+    }
+
+    /// Sees whether others fill the receiver's queue, and begins and ends to compete with them. True while that rules.
+    fn compete(&mut self, met: Seen, drain: f64, seen: &[(FlowId, Judgement)], flows: &mut Flows) -> bool {
+        let pulsed = self.company.is_pulsing();
+        let turn = self.company.on_interval(met);
+        let now = met.now;
+        let competing = self.company.is_competing();
+        self.retell = turn != Turn::Stay || pulsed != self.company.is_pulsing();
+        if turn == Turn::Enter {
+            self.access.break_off();
+            self.compete_all(now, met.lost, seen, flows);
+        }
+        for (id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running() && !flow.core.reliable) {
+            if let Turn::Leave { .. } = turn {
+                flow.leave_rivalry(now);
+                flow.estimate_by_path();
+            }
+            if competing || turn != Turn::Stay {
+                flow.monitor.keep_base(now);
+                flow.ease_rivalry(self.company.is_pulsing());
+            } else if !self.company.is_suspected()
+                && let Some(judged) = judged(seen, id)
+            {
+                flow.rivalry.calm = judged.delivered;
+            }
+        }
+        match turn {
+            Turn::Leave { full: true } => self.access.refute(met.came, drain, DRAIN_PULSE),
+            Turn::Leave { full: false } => self.access.guess(met.came),
+            Turn::Enter | Turn::Stay => {}
+        }
+        competing || turn != Turn::Stay
+    }
+
+    /// Has each flow that does not yet compete do so.
+    pub(super) fn compete_all(&self, now: Time, lost: bool, seen: &[(FlowId, Judgement)], flows: &mut Flows) {
+        let objects: Vec<_> = running(flows).map(|flow| flow.core.join.object).collect();
+        let rates: Vec<Bitrate> = running(flows).filter_map(Flow::rivalry_rate).collect();
+        let usual = (!rates.is_empty()).then(|| sum(rates.iter().copied()).mul_f64(1.0 / rates.len() as f64));
+        let new = |flow: &Flow| flow.is_running() && !flow.core.reliable && !flow.rivalry.is_on();
+        for (id, flow) in flows.awake_mut().filter(|(_, flow)| new(flow)) {
+            let brothers = objects.iter().filter(|object| **object == flow.core.join.object).count();
+            let came = judged(seen, id).map(|judged| judged.delivered).or(usual).unwrap_or(flow.told_rate);
+            flow.enter_rivalry(now, 1.0 / brothers.max(1) as f64, came, lost);
+        }
+    }
+
+    /// Whether what windows ask for has changed at once, since the last call.
+    pub(super) fn take_retell(&mut self) -> bool {
+        std::mem::take(&mut self.retell)
+    }
+
     /// Judges each flow that can be, in the order of their numbers.
     fn judge(&self, now: Time, threshold: Span, alarmed: bool, flows: &mut Flows) -> Vec<(FlowId, Judgement)> {
         let mut seen = Vec::new();
         for (&id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable) {
             if let Some(interval) = flow.monitor.take_interval(now) {
                 let testing = self.access.is_testing() || flow.path.is_testing();
-                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing)));
+                let shy = self.company.is_competing() || self.company.has_yielded();
+                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing, shy)));
             }
         }
         seen

@@ -263,6 +263,10 @@ impl Central {
             self.interval = (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN);
             self.due = Some(now + self.interval);
         }
+        if self.capacities.company.is_competing() {
+            self.schedule_rivals(now, &running, flows);
+            return;
+        }
         let estimates: Vec<Bitrate> = running.iter().map(|id| flows[id].estimate.min(RATE_MAX)).collect();
         let targets = max_min(self.capacity().unwrap_or(Bitrate::MAX), &estimates);
         for (id, target) in running.iter().zip(targets) {
@@ -281,6 +285,24 @@ impl Central {
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()
             {
                 flow.plan_target(now + rtt_max.saturating_sub(flow.rtt()), target);
+                self.retimed.push(*id);
+            }
+        }
+    }
+
+    /// Beside others' traffic windows say what flows may have, and what was told of the receiver bounds them all.
+    fn schedule_rivals(&mut self, now: Time, running: &[FlowId], flows: &mut Flows) {
+        self.capacities.compete_all(now, false, &[], flows);
+        let retell = self.capacities.take_retell();
+        let told = self.given.into_iter().chain(self.host).min();
+        let rates: Vec<Bitrate> =
+            running.iter().map(|id| flows[id].rivalry_rate().unwrap_or(flows[id].estimate).min(RATE_MAX)).collect();
+        let shares = told.map(|told| max_min(told, &rates));
+        for (at, id) in running.iter().enumerate() {
+            let Some(flow) = flows.get_mut(id) else { continue };
+            flow.set_rivalry_share(shares.as_ref().map(|shares| shares[at]));
+            if flow.rivalry.is_on() && (retell || flow.told_rate == Bitrate::ZERO) {
+                flow.plan_target(now, flow.rivalry_target());
                 self.retimed.push(*id);
             }
         }

@@ -39,6 +39,7 @@ pub(super) struct Judgement {
 
 impl Judgement {
     /// `testing`: more is asked for than is known to come through, so a queue that has only begun to stand counts.
+    /// `shy`: others may have what is missing, so their queue is not part of the path.
     pub(super) fn of(
         now: Time,
         flow: &mut Flow,
@@ -46,12 +47,13 @@ impl Judgement {
         threshold: Span,
         alarmed: bool,
         testing: bool,
+        shy: bool,
     ) -> Self {
         let seen = Loss { ratio: interval.loss, packets: interval.packets };
         // Much loss and a queue are congestion, however often a cut of the rate was in vain.
         let whole = flow.ambient.excess(seen) == 0.0 && seen.ratio < FOREIGN_LOSS;
         let all_came = whole && interval.total() >= flow.controller.target().mul_f64(LOWER);
-        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) {
+        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) && !shy {
             flow.monitor.take_delay_as_base(interval.queue);
             interval.queue = Span::ZERO;
         }

@@ -3,10 +3,13 @@
 mod ambient;
 mod capacities;
 mod central;
+mod company;
+mod compete;
 mod flow;
 mod hold;
 mod judgement;
 mod requests;
+mod shadow;
 mod stream;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
@@ -198,9 +201,12 @@ impl Reception for Gtp {
         self.give_up_lost(now, id, core);
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let mut messages: Vec<OwnMessage> = flow.take_due_target(now).into_iter().collect();
-        if let Some((loss, message)) = flow.rtt_tick(now) {
-            self.central.on_rtt(now, loss, self.wire_bytes, &core.flows);
-            messages.extend(message);
+        if let Some(tick) = flow.rtt_tick(now) {
+            messages.extend(tick.message);
+            if tick.cut {
+                compete::cut_siblings(now, id, &mut core.flows);
+            }
+            self.central.on_rtt(now, tick.loss, self.wire_bytes, &core.flows);
         }
         for message in messages {
             core.say_own(id, message.emit());
