@@ -77,6 +77,8 @@ pub(super) struct Capacities {
     pub(super) access: Bound,
     /// Who else is at the receiver's link.
     pub(super) company: Company,
+    /// When the last interval ended, and what all flows had received by then.
+    ended: (Time, u64),
     /// What is asked for by windows has changed at once.
     retell: bool,
     /// What all flows together had received by when.
@@ -259,10 +261,10 @@ impl Capacities {
         let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
         let sent = whole(&seen, flows, Judgement::sent);
         let testing = self.access.is_testing() || running(flows).any(|flow| flow.path.is_testing());
-        let came_through = whole(&seen, flows, |judged| judged.delivered);
+        let came_through = self.arrived_since(active, wire_bytes, flows);
         let met = Seen {
             now,
-            sent,
+            sent: came_through.mul_f64(1.0 / (1.0 - lost_part(&seen))),
             came: came_through,
             queue: if free { Span::ZERO } else { common },
             threshold,
@@ -315,6 +317,13 @@ impl Capacities {
         }
     }
 
+    /// The rate at which all flows received since the last interval's end, counted as a sending rate.
+    fn arrived_since(&mut self, now: Time, wire_bytes: u64, flows: &Flows) -> Bitrate {
+        let (at, bytes) = std::mem::replace(&mut self.ended, (now, wire_bytes));
+        let rate = Bitrate::of(wire_bytes.saturating_sub(bytes), now.since(at).max(Span::from_micros(1)));
+        rate.mul_f64(1.0 / (1.0 - ambient_part(flows)))
+    }
+
     /// Most that is left unused to drain a queue: what does not drain is asked, by more, whose it is.
     fn drain_most(&self) -> f64 {
         if self.company.is_suspected() { DRAIN_PULSE } else { DRAIN_MAX }
@@ -327,6 +336,9 @@ impl Capacities {
         let now = met.now;
         let competing = self.company.is_competing();
         self.retell = turn != Turn::Stay || pulsed != self.company.is_pulsing();
+        if std::env::var("DEBUG_COMPANY").is_ok() {
+            eprintln!("{now:?} {turn:?} {met:?} {:?}", self.company);
+        }
         if turn == Turn::Enter {
             self.access.break_off();
             self.compete_all(now, met.lost, seen, flows);
@@ -441,6 +453,13 @@ fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
 fn whole(seen: &[(FlowId, Judgement)], flows: &Flows, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
     let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
     sum(under_way.map(|(id, flow)| judged(seen, id).map_or(flow.told_rate, &of)))
+}
+
+/// The part of all packets that was lost.
+fn lost_part(seen: &[(FlowId, Judgement)]) -> f64 {
+    let packets: f64 = seen.iter().map(|(_, judged)| judged.interval.packets as f64).sum();
+    let lost: f64 = seen.iter().map(|(_, judged)| judged.interval.packets as f64 * judged.interval.loss).sum();
+    if packets > 0.0 { (lost / packets).min(0.9) } else { 0.0 }
 }
 
 /// The part of what all flows are told to send that is lost whatever the rate.

@@ -151,8 +151,9 @@ impl Company {
     /// An interval has ended.
     pub(super) fn on_interval(&mut self, seen: Seen) -> Turn {
         let passed = seen.now.since(std::mem::replace(&mut self.judged, seen.now));
-        self.came = seen.came;
-        self.note(seen.now, seen.came);
+        // Once may be chance: a burst that had gathered somewhere.
+        let twice = seen.came.min(std::mem::replace(&mut self.came, seen.came));
+        self.note(seen.now, twice);
         match self.state {
             State::Calm => self.calm(seen, passed),
             State::Competing { full, empty, empty_since } => self.competing(seen, full, empty, empty_since),
