@@ -38,7 +38,7 @@ const MORE: f64 = 1.15;
 pub(super) const PULSE: f64 = 0.75;
 /// Intervals without a queue and without loss after which others have gone, and how long they take at least.
 const EMPTY_INTERVALS: u32 = 4;
-const EMPTY_MIN: Span = Span::from_millis(300);
+const EMPTY_MIN: Span = Span::from_millis(1500);
 
 /// What an interval says of a place.
 #[derive(Clone, Copy, Debug)]
