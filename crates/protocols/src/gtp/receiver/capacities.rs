@@ -7,10 +7,10 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
 use super::ambient::LOSS_THRESHOLD;
-use super::company::{Company, Seen, Turn};
+use super::company::{Company, Seen};
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
 use super::judgement::{Judgement, fresh_loss, queue_threshold};
-use crate::gtp::bound::{Bound, DRAIN_MAX};
+use crate::gtp::bound::Bound;
 use crate::gtp::monitor::{Dispersion, Interval, TRAIN_SPAN_MIN};
 use crate::gtp::wire::RATE_MAX;
 
@@ -61,8 +61,6 @@ const SLOWED_MAX: f64 = 4.0;
 const UNBOUND: f64 = 0.9;
 /// It is one when it has fallen short so many times in a row.
 const LIMITED_AFTER: u32 = 2;
-/// Most that is left unused to see whose a queue is that does not drain.
-const DRAIN_PULSE: f64 = 0.25;
 /// A rate of arrival is that of so many packets at least.
 const ARRIVED_PACKETS: u64 = 64;
 /// What has arrived is noted so often ...
@@ -79,8 +77,6 @@ pub(super) struct Capacities {
     pub(super) company: Company,
     /// When the last interval ended, and what all flows had received by then.
     ended: (Time, u64),
-    /// What is asked for by windows has changed at once.
-    retell: bool,
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
     /// The first step of a test.
@@ -101,11 +97,11 @@ pub(super) struct Times {
     pub(super) held: bool,
 }
 
-fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
+pub(super) fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
     flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running() && !flow.core.reliable)
 }
 
-fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
+pub(super) fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
     rates.fold(Bitrate::ZERO, Bitrate::saturating_add)
 }
 
@@ -274,13 +270,17 @@ impl Capacities {
         if self.compete(met, drain(common), &seen, flows) {
             return;
         }
+        if count > 1 {
+            let queue = |judged: &Judgement| if free { Span::ZERO } else { judged.queue.saturating_sub(common) };
+            self.compete_on_paths(now, own_threshold, interval, queue, &seen, flows);
+        }
         if shared {
             let came = self.came(active, wire_bytes, interval, alarmed, &seen, flows);
             // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue
             // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
             let capacity = if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came };
-            self.access.refute(capacity, drain(common), self.drain_most());
+            self.access.refute(capacity, drain(common), self.company.drain_most());
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
@@ -292,7 +292,7 @@ impl Capacities {
             }
         }
         for (id, judged) in seen {
-            let Some(flow) = flows.get_mut(&id) else { continue };
+            let Some(flow) = flows.get_mut(&id).filter(|flow| !flow.rivalry.is_on()) else { continue };
             flow.judge_window(socket_buffer, asked, judged.has_lost());
             if judged.in_vain {
                 flow.path.forgive();
@@ -307,7 +307,7 @@ impl Capacities {
                     Some(queue) if lossy => judged.sent().mul_f64(1.0 - drain(queue).min(1.0)),
                     _ => judged.capacity(own.is_some() || alarmed, flow.controller.target()),
                 };
-                flow.path.refute(capacity, own.map_or(0.0, drain), DRAIN_MAX);
+                flow.path.refute(capacity, own.map_or(0.0, drain), flow.rivalry.company.drain_most());
             } else if !may_test(&flow.path) {
                 flow.path.break_off();
             } else if !shared && achieved && flow.path_binds() {
@@ -324,72 +324,13 @@ impl Capacities {
         rate.mul_f64(1.0 / (1.0 - ambient_part(flows)))
     }
 
-    /// Most that is left unused to drain a queue: what does not drain is asked, by more, whose it is.
-    fn drain_most(&self) -> f64 {
-        if self.company.is_suspected() { DRAIN_PULSE } else { DRAIN_MAX }
-    }
-
-    /// Sees whether others fill the receiver's queue, and begins and ends to compete with them. True while that rules.
-    fn compete(&mut self, met: Seen, drain: f64, seen: &[(FlowId, Judgement)], flows: &mut Flows) -> bool {
-        let pulsed = self.company.is_pulsing();
-        let turn = self.company.on_interval(met);
-        let now = met.now;
-        let competing = self.company.is_competing();
-        self.retell = turn != Turn::Stay || pulsed != self.company.is_pulsing();
-        if std::env::var("DEBUG_COMPANY").is_ok() {
-            eprintln!("{now:?} {turn:?} {met:?} {:?}", self.company);
-        }
-        if turn == Turn::Enter {
-            self.access.break_off();
-            self.compete_all(now, met.lost, seen, flows);
-        }
-        for (id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running() && !flow.core.reliable) {
-            if let Turn::Leave { .. } = turn {
-                flow.leave_rivalry(now);
-                flow.estimate_by_path();
-            }
-            if competing || turn != Turn::Stay {
-                flow.monitor.keep_base(now);
-                flow.ease_rivalry(self.company.is_pulsing());
-            } else if !self.company.is_suspected()
-                && let Some(judged) = judged(seen, id)
-            {
-                flow.rivalry.calm = judged.delivered;
-            }
-        }
-        match turn {
-            Turn::Leave { full: true } => self.access.refute(met.came, drain, DRAIN_PULSE),
-            Turn::Leave { full: false } => self.access.guess(met.came),
-            Turn::Enter | Turn::Stay => {}
-        }
-        competing || turn != Turn::Stay
-    }
-
-    /// Has each flow that does not yet compete do so.
-    pub(super) fn compete_all(&self, now: Time, lost: bool, seen: &[(FlowId, Judgement)], flows: &mut Flows) {
-        let objects: Vec<_> = running(flows).map(|flow| flow.core.join.object).collect();
-        let rates: Vec<Bitrate> = running(flows).filter_map(Flow::rivalry_rate).collect();
-        let usual = (!rates.is_empty()).then(|| sum(rates.iter().copied()).mul_f64(1.0 / rates.len() as f64));
-        let new = |flow: &Flow| flow.is_running() && !flow.core.reliable && !flow.rivalry.is_on();
-        for (id, flow) in flows.awake_mut().filter(|(_, flow)| new(flow)) {
-            let brothers = objects.iter().filter(|object| **object == flow.core.join.object).count();
-            let came = judged(seen, id).map(|judged| judged.delivered).or(usual).unwrap_or(flow.told_rate);
-            flow.enter_rivalry(now, 1.0 / brothers.max(1) as f64, came, lost);
-        }
-    }
-
-    /// Whether what windows ask for has changed at once, since the last call.
-    pub(super) fn take_retell(&mut self) -> bool {
-        std::mem::take(&mut self.retell)
-    }
-
     /// Judges each flow that can be, in the order of their numbers.
     fn judge(&self, now: Time, threshold: Span, alarmed: bool, flows: &mut Flows) -> Vec<(FlowId, Judgement)> {
         let mut seen = Vec::new();
         for (&id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable) {
             if let Some(interval) = flow.monitor.take_interval(now) {
                 let testing = self.access.is_testing() || flow.path.is_testing();
-                let shy = self.company.is_competing() || self.company.has_yielded();
+                let shy = self.company.is_shy() || flow.rivalry.company.is_shy();
                 seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing, shy)));
             }
         }
@@ -429,7 +370,7 @@ impl Capacities {
 }
 
 /// What was judged of a flow; they stand in the order of their numbers.
-fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgement> {
+pub(super) fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgement> {
     seen.binary_search_by_key(id, |(id, _)| *id).ok().and_then(|at| seen.get(at)).map(|(_, judged)| judged)
 }
 
@@ -437,6 +378,8 @@ fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgem
 /// path's, or chance.
 fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
     let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
+    // The queue that a flow competes in is its path's.
+    let under_way = under_way.filter(|(_, flow)| !flow.rivalry.is_on_path());
     let queue = |id, flow: &Flow| judged(seen, id).map_or_else(|| flow.monitor.recent_queue(), |judged| judged.queue);
     let mut queues: Vec<(Span, f64)> = under_way.map(|(id, flow)| (queue(id, flow), flow.told_rate.as_f64())).collect();
     queues.sort_unstable_by_key(|(queue, _)| *queue);

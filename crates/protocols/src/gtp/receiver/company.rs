@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, Span, Time};
 
+use crate::gtp::bound::DRAIN_MAX;
+
 /// The most that came through is remembered for so long.
 const MOST_WINDOW: Span = Span::from_secs(60);
 const MOST_GRAIN: Span = Span::from_secs(6);
@@ -36,6 +38,8 @@ const KEPT: f64 = 0.94;
 const MORE: f64 = 1.15;
 /// The part of the window that is asked for in a pulse.
 pub(super) const PULSE: f64 = 0.75;
+/// Most that is left unused to see whose a queue is that does not drain.
+pub(super) const DRAIN_PULSE: f64 = 0.25;
 /// Intervals without a queue and without loss after which others have gone, and how long they take at least.
 const EMPTY_INTERVALS: u32 = 4;
 const EMPTY_MIN: Span = Span::from_millis(1500);
@@ -117,13 +121,23 @@ impl Company {
         matches!(self.state, State::Pulse { .. })
     }
 
-    /// Whether a queue stands that has not drained yet, so that more should be left to drain it.
+    /// Whether a queue stands that has not drained yet.
     pub(super) fn is_suspected(&self) -> bool {
         self.standing.intervals >= 2
     }
 
+    /// Most that is left unused to drain a queue: what does not drain is asked, by more, whose it is.
+    pub(super) fn drain_most(&self) -> f64 {
+        if self.is_suspected() { DRAIN_PULSE } else { DRAIN_MAX }
+    }
+
+    /// Whether a queue that stands may be others', so that its delay is not the path's.
+    pub(super) fn is_shy(&self) -> bool {
+        self.is_competing() || self.has_yielded()
+    }
+
     /// Whether others may have a part of the place, going by what came last.
-    pub(super) fn has_yielded(&self) -> bool {
+    fn has_yielded(&self) -> bool {
         self.came < self.most().mul_f64(YIELDED)
     }
 

@@ -3,8 +3,10 @@
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
-use super::company::PULSE;
-use super::flow::{Flow, Flows, Tick};
+use super::capacities::{Capacities, judged, running, sum};
+use super::company::{Company, DRAIN_PULSE, PULSE, Seen, Turn};
+use super::flow::{BINDS, Flow, Flows, Tick};
+use super::judgement::Judgement;
 use super::shadow::Shadow;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
@@ -21,6 +23,10 @@ const BLOCKS_MIN: u64 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Rivalry {
     shadow: Option<Shadow>,
+    /// Who else is on its path.
+    pub(super) company: Company,
+    /// What it asks for has changed at once.
+    retell: bool,
     /// The window of the last time, and when that ended.
     kept: Option<(Time, f64)>,
     /// What came last while nobody else was there.
@@ -35,6 +41,16 @@ impl Rivalry {
     /// Whether it competes.
     pub(super) fn is_on(&self) -> bool {
         self.shadow.is_some()
+    }
+
+    /// Whether it does so on its own path.
+    pub(super) fn is_on_path(&self) -> bool {
+        self.is_on() && self.company.is_competing()
+    }
+
+    /// Whether what it asks for has changed at once since the last call.
+    pub(super) fn take_retell(&mut self) -> bool {
+        std::mem::take(&mut self.retell)
     }
 }
 
@@ -63,7 +79,7 @@ impl Flow {
         if lost {
             shadow.cut(now, rtt, self.reorder_window());
         }
-        self.rivalry.ease = 1.0;
+        (self.rivalry.ease, self.rivalry.retell) = (1.0, true);
         self.rivalry.shadow = Some(shadow);
         self.pending_targets.clear();
     }
@@ -78,7 +94,9 @@ impl Flow {
 
     /// Asks for a part of its window from now on.
     pub(super) fn ease_rivalry(&mut self, pulse: bool) {
-        self.rivalry.ease = if pulse { PULSE } else { 1.0 };
+        let ease = if pulse { PULSE } else { 1.0 };
+        self.rivalry.retell |= self.rivalry.is_on() && ease != self.rivalry.ease;
+        self.rivalry.ease = ease;
     }
 
     /// The rate that the window gives.
@@ -87,9 +105,9 @@ impl Flow {
         Some(shadow.rate(self.packet(), self.rtt_now()).min(self.known_bound()))
     }
 
-    /// Of a capacity that was told it may have so much.
-    pub(super) fn set_rivalry_share(&mut self, share: Option<Bitrate>) {
-        self.rivalry.share = share;
+    /// The scheduler grants it so much: less than its window where others of the receiver need the rest.
+    pub(super) fn share_rivalry(&mut self, granted: Bitrate) {
+        self.rivalry.share = self.rivalry_rate().filter(|rate| granted < rate.mul_f64(BINDS)).map(|_| granted);
     }
 
     /// Blocks that may be outstanding, if it competes.
@@ -122,6 +140,96 @@ impl Flow {
     pub(super) fn rivalry_target(&self) -> Bitrate {
         let rate = self.rivalry_rate().unwrap_or(self.estimate).mul_f64(AHEAD * self.rivalry.ease);
         rate.min(self.rivalry.share.unwrap_or(RATE_MAX)).min(self.known_bound()).min(RATE_MAX)
+    }
+}
+
+impl Capacities {
+    /// Sees whether others fill the receiver's queue, and begins and ends to compete with them. True while that rules.
+    pub(super) fn compete(&mut self, met: Seen, drain: f64, seen: &[(FlowId, Judgement)], flows: &mut Flows) -> bool {
+        let turn = self.company.on_interval(met);
+        let now = met.now;
+        let rules = self.company.is_competing() || turn != Turn::Stay;
+        if turn == Turn::Enter {
+            self.access.break_off();
+            self.compete_all(now, met.lost, seen, flows);
+        }
+        for (id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running() && !flow.core.reliable) {
+            if let Turn::Leave { .. } = turn {
+                flow.leave_rivalry(now);
+                flow.estimate_by_path();
+            }
+            if rules {
+                flow.monitor.keep_base(now);
+                flow.ease_rivalry(self.company.is_pulsing());
+            } else if !self.company.is_suspected()
+                && !flow.rivalry.is_on()
+                && let Some(judged) = judged(seen, id)
+            {
+                flow.rivalry.calm = judged.delivered;
+            }
+        }
+        match turn {
+            Turn::Leave { full: true } => self.access.refute(met.came, drain, DRAIN_PULSE),
+            Turn::Leave { full: false } => self.access.guess(met.came),
+            Turn::Enter | Turn::Stay => {}
+        }
+        rules
+    }
+
+    /// The same for each flow's own path; `queue` is what a flow saw of its own.
+    pub(super) fn compete_on_paths(
+        &self,
+        now: Time,
+        threshold: Span,
+        interval: Span,
+        queue: impl Fn(&Judgement) -> Span,
+        seen: &[(FlowId, Judgement)],
+        flows: &mut Flows,
+    ) {
+        for (id, judged) in seen {
+            let Some(flow) = flows.get_mut(id) else { continue };
+            let came = judged.delivered;
+            let queue = queue(judged);
+            let turn = flow.rivalry.company.on_interval(Seen {
+                now,
+                sent: came.mul_f64(1.0 / (1.0 - judged.interval.loss.min(0.9))),
+                came,
+                queue,
+                threshold,
+                lost: judged.has_lost(),
+                testing: self.access.is_testing() || flow.path.is_testing(),
+            });
+            match turn {
+                Turn::Enter => flow.enter_rivalry(now, 1.0, came, judged.has_lost()),
+                Turn::Leave { full } => {
+                    flow.leave_rivalry(now);
+                    if full {
+                        flow.path.refute(came, queue.as_secs_f64() / interval.as_secs_f64(), DRAIN_PULSE);
+                    } else {
+                        flow.path.guess(came);
+                    }
+                    flow.estimate_by_path();
+                }
+                Turn::Stay => {}
+            }
+            if flow.rivalry.company.is_competing() || turn != Turn::Stay {
+                flow.monitor.keep_base(now);
+                flow.ease_rivalry(flow.rivalry.company.is_pulsing());
+            }
+        }
+    }
+
+    /// Has each flow that does not yet compete do so.
+    pub(super) fn compete_all(&self, now: Time, lost: bool, seen: &[(FlowId, Judgement)], flows: &mut Flows) {
+        let objects: Vec<_> = running(flows).map(|flow| flow.core.join.object).collect();
+        let rates: Vec<Bitrate> = running(flows).filter_map(Flow::rivalry_rate).collect();
+        let usual = (!rates.is_empty()).then(|| sum(rates.iter().copied()).mul_f64(1.0 / rates.len() as f64));
+        let new = |flow: &Flow| flow.is_running() && !flow.core.reliable && !flow.rivalry.is_on();
+        for (id, flow) in flows.awake_mut().filter(|(_, flow)| new(flow)) {
+            let brothers = objects.iter().filter(|object| **object == flow.core.join.object).count();
+            let came = judged(seen, id).map(|judged| judged.delivered).or(usual).unwrap_or(flow.told_rate);
+            flow.enter_rivalry(now, 1.0 / brothers.max(1) as f64, came, lost);
+        }
     }
 }
 
