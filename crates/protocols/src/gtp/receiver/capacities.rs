@@ -61,6 +61,8 @@ const SLOWED_MAX: f64 = 4.0;
 const UNBOUND: f64 = 0.9;
 /// It is one when it has fallen short so many times in a row.
 const LIMITED_AFTER: u32 = 2;
+/// Flows that share a place on their way come closer by this part of what is between them, each time it is full.
+const TOGETHER: f64 = 0.3;
 /// A rate of arrival is that of so many packets at least.
 const ARRIVED_PACKETS: u64 = 64;
 /// What has arrived is noted so often ...
@@ -247,8 +249,10 @@ impl Capacities {
         if in_vain > 0 && 2 * in_vain >= seen.len() {
             self.access.forgive();
         }
-        let lost = || seen.iter().map(|(_, judged)| judged).filter(|judged| judged.has_lost());
-        let losing = || running(flows).filter(|flow| fresh_loss(flow) >= HINT);
+        // What is lost where a flow competes with others is its path's.
+        let at_receiver = |id: &FlowId| flows.get(id).is_none_or(|flow| !flow.rivalry.is_on_path());
+        let lost = || seen.iter().filter(|(id, _)| at_receiver(id)).map(|(_, judged)| judged).filter(|judged| judged.has_lost());
+        let losing = || running(flows).filter(|flow| !flow.rivalry.is_on_path() && fresh_loss(flow) >= HINT);
         let losing_rate = sum(losing().map(|flow| flow.told_rate));
         let is_common_loss = count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART));
         // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a
@@ -262,6 +266,7 @@ impl Capacities {
             now,
             sent: came_through.mul_f64(1.0 / (1.0 - lost_part(&seen))),
             came: came_through,
+            together: came_through,
             queue: if free { Span::ZERO } else { common },
             threshold,
             lost: lost().next().is_some(),
@@ -291,6 +296,14 @@ impl Capacities {
                 self.access.pass(sent, self.careful);
             }
         }
+        let meetings = meetings(&seen, flows);
+        // Who came while the queue stood takes it for the path's delay: those who were there before see it.
+        let full: Vec<FlowId> = seen.iter().filter(|(_, j)| own_queue(j).is_some()).map(|(id, _)| *id).collect();
+        let met: Vec<FlowId> = {
+            let beside = |id: &FlowId| flows.get(id).is_some_and(|f| full.iter().any(|full| f.rivalry.is_companion(*full)));
+            seen.iter().map(|(id, _)| *id).filter(beside).collect()
+        };
+        let met_queue = |id: &FlowId| met.contains(id);
         for (id, judged) in seen {
             let Some(flow) = flows.get_mut(&id).filter(|flow| !flow.rivalry.is_on()) else { continue };
             flow.judge_window(socket_buffer, asked, judged.has_lost());
@@ -299,7 +312,7 @@ impl Capacities {
             }
             let free = flow.overshoots_freely();
             let own = own_queue(&judged).filter(|_| !free);
-            let congested = own.is_some() || judged.has_lost();
+            let congested = own.is_some() || judged.has_lost() || met_queue(&id);
             let achieved = judge_use(flow, judged.interval, shared || congested, count == 1);
             if !shared && congested {
                 let lossy = own.is_some() && flow.ambient_ratio() > LOSS_THRESHOLD;
@@ -307,6 +320,9 @@ impl Capacities {
                     Some(queue) if lossy => judged.sent().mul_f64(1.0 - drain(queue).min(1.0)),
                     _ => judged.capacity(own.is_some() || alarmed, flow.controller.target()),
                 };
+                let capacity = meetings.iter().find(|(met, _)| *met == id).map_or(capacity, |(_, mean)| {
+                    Bitrate::from_f64(capacity.as_f64() + TOGETHER * (mean.as_f64() - capacity.as_f64()))
+                });
                 flow.path.refute(capacity, own.map_or(0.0, drain), flow.rivalry.company.drain_most());
             } else if !may_test(&flow.path) {
                 flow.path.break_off();
@@ -396,6 +412,17 @@ fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
 fn whole(seen: &[(FlowId, Judgement)], flows: &Flows, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
     let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
     sum(under_way.map(|(id, flow)| judged(seen, id).map_or(flow.told_rate, &of)))
+}
+
+/// Flows that share a place with others of ours, and what each of them would have if they had the same.
+fn meetings(seen: &[(FlowId, Judgement)], flows: &Flows) -> Vec<(FlowId, Bitrate)> {
+    let mean = |(id, of): &(FlowId, Judgement)| {
+        let flow = flows.get(id)?;
+        let others = seen.iter().filter(|(other, _)| flow.rivalry.is_companion(*other));
+        let (count, sum) = others.fold((1.0, of.delivered.as_f64()), |(n, sum), (_, j)| (n + 1.0, sum + j.delivered.as_f64()));
+        (count > 1.0).then(|| (*id, Bitrate::from_f64(sum / count)))
+    };
+    seen.iter().filter_map(mean).collect()
 }
 
 /// The part of all packets that was lost.

@@ -51,6 +51,8 @@ pub(super) struct Seen {
     /// The rate at which it was sent to, and what came through.
     pub(super) sent: Bitrate,
     pub(super) came: Bitrate,
+    /// What came through of all of our flows that may share the place.
+    pub(super) together: Bitrate,
     /// The queue that stood, and how long one must be to count.
     pub(super) queue: Span,
     pub(super) threshold: Span,
@@ -108,6 +110,7 @@ pub(super) struct Company {
     score: f64,
     judged: Time,
     came: Bitrate,
+    together: Bitrate,
 }
 
 impl Company {
@@ -138,7 +141,7 @@ impl Company {
 
     /// Whether others may have a part of the place, going by what came last.
     fn has_yielded(&self) -> bool {
-        self.came < self.most().mul_f64(YIELDED)
+        self.together < self.most().mul_f64(YIELDED)
     }
 
     /// The most that came of late.
@@ -166,7 +169,8 @@ impl Company {
     pub(super) fn on_interval(&mut self, seen: Seen) -> Turn {
         let passed = seen.now.since(std::mem::replace(&mut self.judged, seen.now));
         // Once may be chance: a burst that had gathered somewhere.
-        let twice = seen.came.min(std::mem::replace(&mut self.came, seen.came));
+        let twice = seen.came.min(self.came);
+        (self.came, self.together) = (seen.came, seen.together);
         self.note(seen.now, twice);
         match self.state {
             State::Calm => self.calm(seen, passed),

@@ -16,6 +16,9 @@ const AHEAD: f64 = 1.2;
 const KEPT: Span = Span::from_secs(10);
 /// Changes of the rate by less than this part are not told.
 const TOLD_CHANGE: f64 = 0.02;
+/// Flows that saw the same queue may share a place for so long, as far as can be told.
+const COMPANIONS: Span = Span::from_secs(20);
+const COMPANIONS_MAX: usize = 16;
 /// Blocks that a window has at least.
 const BLOCKS_MIN: u64 = 2;
 
@@ -25,6 +28,8 @@ pub(super) struct Rivalry {
     shadow: Option<Shadow>,
     /// Who else is on its path.
     pub(super) company: Company,
+    /// Others of our flows that may share a place on its path, and when that showed last.
+    companions: Vec<(FlowId, Time)>,
     /// What it asks for has changed at once.
     retell: bool,
     /// The window of the last time, and when that ended.
@@ -46,6 +51,21 @@ impl Rivalry {
     /// Whether it does so on its own path.
     pub(super) fn is_on_path(&self) -> bool {
         self.is_on() && self.company.is_competing()
+    }
+
+    /// Others of our flows saw a queue that may be the same.
+    fn meet(&mut self, now: Time, others: impl Iterator<Item = FlowId>) {
+        self.companions.retain(|(_, at)| now.since(*at) <= COMPANIONS);
+        for other in others {
+            self.companions.retain(|(known, _)| *known != other);
+            if self.companions.len() < COMPANIONS_MAX {
+                self.companions.push((other, now));
+            }
+        }
+    }
+
+    pub(super) fn is_companion(&self, other: FlowId) -> bool {
+        self.companions.iter().any(|(known, _)| *known == other)
     }
 
     /// Whether what it asks for has changed at once since the last call.
@@ -186,19 +206,27 @@ impl Capacities {
         seen: &[(FlowId, Judgement)],
         flows: &mut Flows,
     ) {
+        let queues: Vec<_> = seen.iter().map(|(id, judged)| (*id, queue(judged), judged.delivered)).collect();
         for (id, judged) in seen {
             let Some(flow) = flows.get_mut(id) else { continue };
             let came = judged.delivered;
             let queue = queue(judged);
+            flow.rivalry.meet(now, companions(*id, queue, threshold, &queues).map(|(other, ..)| *other));
+            let others = queues.iter().filter(|(other, ..)| flow.rivalry.is_companion(*other));
+            let together = others.fold(came, |sum, (_, _, came)| sum.saturating_add(*came));
             let turn = flow.rivalry.company.on_interval(Seen {
                 now,
                 sent: came.mul_f64(1.0 / (1.0 - judged.interval.loss.min(0.9))),
                 came,
+                together,
                 queue,
                 threshold,
                 lost: judged.has_lost(),
                 testing: self.access.is_testing() || flow.path.is_testing(),
             });
+            if std::env::var("DEBUG_PATH").is_ok() {
+                eprintln!("{} {id:?} {turn:?} q {} t {} came {} tog {} most {} st {:?} lost {} rate {:?}", now.as_nanos()/1000000, queue.as_nanos()/1000, threshold.as_nanos()/1000, came.bps()/100000, together.bps()/100000, flow.rivalry.company.most().bps()/100000, flow.rivalry.company.is_competing(), judged.has_lost(), flow.rivalry_rate().map(|r| r.bps()/100000));
+            }
             match turn {
                 Turn::Enter => flow.enter_rivalry(now, 1.0, came, judged.has_lost()),
                 Turn::Leave { full } => {
@@ -231,6 +259,22 @@ impl Capacities {
             flow.enter_rivalry(now, 1.0 / brothers.max(1) as f64, came, lost);
         }
     }
+}
+
+/// A queue of at least this part of another's may be the same.
+const SAME_QUEUE: f64 = 0.5;
+
+/// Those of our other flows that see a queue as long as flow `id` does beyond the receiver's: they may share a place.
+pub(super) fn companions(
+    id: FlowId,
+    queue: Span,
+    threshold: Span,
+    queues: &[(FlowId, Span, Bitrate)],
+) -> impl Iterator<Item = &(FlowId, Span, Bitrate)> {
+    queues.iter().filter(move |(other, theirs, _)| {
+        let (less, more) = (queue.min(*theirs), queue.max(*theirs));
+        *other != id && less >= threshold && less >= more.mul_f64(SAME_QUEUE)
+    })
 }
 
 /// Flow `id` has seen congestion: flows that bring the same data set are one TCP flow's worth, so they have too.

@@ -227,6 +227,9 @@ impl Flow {
     /// What the scheduler counts on this flow to use: its target, without the room that a limited sender is left.
     pub(super) fn granted(&self) -> Bitrate {
         let target = self.controller.target();
+        if let Some(rate) = self.rivalry_rate() {
+            return target.min(rate);
+        }
         if self.limited { target.min(self.estimate) } else { target }
     }
 
