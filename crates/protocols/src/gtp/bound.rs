@@ -279,7 +279,7 @@ mod tests {
             for (what, rate, part) in steps {
                 let rate = Bitrate::from_mbps(rate);
                 match what {
-                    0 => bound.refute(rate, part),
+                    0 => bound.refute(rate, part, DRAIN_MAX),
                     1 => bound.pass(bound.limit().unwrap_or(rate), CAREFUL),
                     2 => bound.doubt(CAREFUL),
                     3 => bound.forgive(),

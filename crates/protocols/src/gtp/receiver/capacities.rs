@@ -251,7 +251,9 @@ impl Capacities {
         }
         // What is lost where a flow competes with others is its path's.
         let at_receiver = |id: &FlowId| flows.get(id).is_none_or(|flow| !flow.rivalry.is_on_path());
-        let lost = || seen.iter().filter(|(id, _)| at_receiver(id)).map(|(_, judged)| judged).filter(|judged| judged.has_lost());
+        let lost = || {
+            seen.iter().filter(|(id, _)| at_receiver(id)).map(|(_, judged)| judged).filter(|judged| judged.has_lost())
+        };
         let losing = || running(flows).filter(|flow| !flow.rivalry.is_on_path() && fresh_loss(flow) >= HINT);
         let losing_rate = sum(losing().map(|flow| flow.told_rate));
         let is_common_loss = count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART));
@@ -300,7 +302,8 @@ impl Capacities {
         // Who came while the queue stood takes it for the path's delay: those who were there before see it.
         let full: Vec<FlowId> = seen.iter().filter(|(_, j)| own_queue(j).is_some()).map(|(id, _)| *id).collect();
         let met: Vec<FlowId> = {
-            let beside = |id: &FlowId| flows.get(id).is_some_and(|f| full.iter().any(|full| f.rivalry.is_companion(*full)));
+            let beside =
+                |id: &FlowId| flows.get(id).is_some_and(|f| full.iter().any(|full| f.rivalry.is_companion(*full)));
             seen.iter().map(|(id, _)| *id).filter(beside).collect()
         };
         let met_queue = |id: &FlowId| met.contains(id);
@@ -419,7 +422,8 @@ fn meetings(seen: &[(FlowId, Judgement)], flows: &Flows) -> Vec<(FlowId, Bitrate
     let mean = |(id, of): &(FlowId, Judgement)| {
         let flow = flows.get(id)?;
         let others = seen.iter().filter(|(other, _)| flow.rivalry.is_companion(*other));
-        let (count, sum) = others.fold((1.0, of.delivered.as_f64()), |(n, sum), (_, j)| (n + 1.0, sum + j.delivered.as_f64()));
+        let (count, sum) =
+            others.fold((1.0, of.delivered.as_f64()), |(n, sum), (_, j)| (n + 1.0, sum + j.delivered.as_f64()));
         (count > 1.0).then(|| (*id, Bitrate::from_f64(sum / count)))
     };
     seen.iter().filter_map(mean).collect()

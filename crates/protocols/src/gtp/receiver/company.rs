@@ -160,11 +160,6 @@ impl Company {
         }
     }
 
-    /// What came before says nothing of what comes now.
-    pub(super) fn forget(&mut self) {
-        *self = Self { judged: self.judged, ..Self::default() };
-    }
-
     /// An interval has ended.
     pub(super) fn on_interval(&mut self, seen: Seen) -> Turn {
         let passed = seen.now.since(std::mem::replace(&mut self.judged, seen.now));
@@ -242,5 +237,123 @@ impl Company {
             self.state = State::Competing { full: 0, empty: 0, empty_since: seen.now };
         }
         Turn::Stay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Span = Span::from_millis(60);
+    const CAPACITY: f64 = 100e6;
+
+    /// A place of 100 Mbit/s. What others take of what we leave, and what stands in its queue, is up to the test.
+    struct Place {
+        company: Company,
+        now: Time,
+    }
+
+    impl Place {
+        /// That has been ours alone.
+        fn ours() -> Self {
+            let mut place = Self { company: Company::default(), now: Time::ZERO + Span::from_secs(1) };
+            (0..10).for_each(|_| assert_eq!(place.step(0.99, 0.99, 0, false), Turn::Stay));
+            place
+        }
+
+        fn step(&mut self, sent: f64, came: f64, queue_ms: u64, lost: bool) -> Turn {
+            self.now += INTERVAL;
+            let rate = |part: f64| Bitrate::from_f64(part * CAPACITY);
+            self.company.on_interval(Seen {
+                now: self.now,
+                sent: rate(sent),
+                came: rate(came),
+                together: rate(came),
+                queue: Span::from_millis(queue_ms),
+                threshold: Span::from_millis(1),
+                lost,
+                testing: false,
+            })
+        }
+
+        /// Beside a rival that fills the queue.
+        fn shared() -> Self {
+            let mut place = Self::ours();
+            let turns: Vec<Turn> = [0.7, 0.6, 0.5, 0.4, 0.4, 0.4].map(|s| place.step(s, s, 20, false)).into();
+            assert!(turns.contains(&Turn::Enter), "{turns:?}");
+            place
+        }
+    }
+
+    #[test]
+    fn a_queue_that_drains_is_ours() {
+        let mut place = Place::ours();
+        for queue in [12, 9, 6, 3, 0, 0, 0] {
+            assert_eq!(place.step(0.95, 0.95, queue, false), Turn::Stay);
+        }
+    }
+
+    #[test]
+    fn a_path_that_has_become_longer_is_no_rival() {
+        let mut place = Place::ours();
+        // It stands for ever, but nothing of what is sent goes to others.
+        assert!((0..100).all(|_| place.step(0.94, 0.94, 10, false) == Turn::Stay));
+    }
+
+    #[test]
+    fn others_are_met_within_a_second_and_by_inches_within_two() {
+        let mut place = Place::ours();
+        let met = (0..17).position(|k| place.step(0.8 - 0.05 * f64::from(k).min(8.0), 0.7, 20, false) == Turn::Enter);
+        assert!(met.is_some(), "within a second");
+        let mut place = Place::ours();
+        let met = (0..33).position(|k| {
+            // The queue is gone now and then, and nothing was left to drain it.
+            let queue = if k % 3 == 2 { 0 } else { 4 };
+            place.step(0.8, 0.8, queue, false) == Turn::Enter
+        });
+        assert!(met.is_some(), "within two");
+    }
+
+    #[test]
+    fn who_is_alone_again_notices_by_a_pulse() {
+        let mut place = Place::shared();
+        let mut turns = Vec::new();
+        for _ in 0..3 {
+            turns.push(place.step(1.0, 1.0, 20, false));
+        }
+        assert!(place.company.is_pulsing());
+        // Less is asked for, and all comes nevertheless: the queue was ours.
+        turns.push(place.step(0.75, 1.0, 18, false));
+        assert_eq!(place.step(0.75, 1.0, 4, false), Turn::Leave { full: true });
+        assert!(turns.iter().all(|turn| *turn == Turn::Stay) && !place.company.is_competing());
+    }
+
+    #[test]
+    fn who_is_not_alone_learns_that_the_place_carries_more() {
+        let mut place = Place::shared();
+        (0..3).for_each(|_| _ = place.step(0.95, 0.95, 20, false));
+        (0..2).for_each(|_| assert_eq!(place.step(0.7, 0.7, 20, false), Turn::Stay));
+        assert!(place.company.is_competing() && !place.company.is_pulsing());
+        assert!(place.company.most() > Bitrate::from_f64(1.08 * CAPACITY));
+    }
+
+    #[test]
+    fn others_have_gone_when_no_queue_stands_for_long() {
+        let mut place = Place::shared();
+        let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
+        assert!(left.is_some_and(|k| (20..30).contains(&k)), "{left:?}: after 1.5 s");
+        // Loss is a sign of others too.
+        let mut place = Place::shared();
+        assert!((0..40).all(|k| place.step(0.5, 0.5, 0, k % 20 == 19) == Turn::Stay));
+    }
+
+    #[test]
+    fn the_most_is_what_came_twice_and_is_forgotten() {
+        let mut place = Place::ours();
+        place.step(2.0, 2.0, 0, false);
+        assert!(place.company.most() < Bitrate::from_f64(CAPACITY));
+        (0..1_200).for_each(|_| _ = place.step(0.5, 0.5, 0, false));
+        assert_eq!(place.company.most(), Bitrate::from_f64(0.5 * CAPACITY));
+        assert!(place.company.most.len() <= 12);
     }
 }

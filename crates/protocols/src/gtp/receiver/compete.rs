@@ -16,9 +16,13 @@ const AHEAD: f64 = 1.2;
 const KEPT: Span = Span::from_secs(10);
 /// Changes of the rate by less than this part are not told.
 const TOLD_CHANGE: f64 = 0.02;
+/// A queue of at least this part of another's may be the same.
+const SAME_QUEUE: f64 = 0.7;
 /// Flows that saw the same queue may share a place for so long, as far as can be told.
 const COMPANIONS: Span = Span::from_secs(20);
 const COMPANIONS_MAX: usize = 16;
+/// They did if it showed so many times.
+const COMPANIONS_TIMES: u32 = 3;
 /// Blocks that a window has at least.
 const BLOCKS_MIN: u64 = 2;
 
@@ -29,7 +33,7 @@ pub(super) struct Rivalry {
     /// Who else is on its path.
     pub(super) company: Company,
     /// Others of our flows that may share a place on its path, and when that showed last.
-    companions: Vec<(FlowId, Time)>,
+    companions: Vec<(FlowId, Time, u32)>,
     /// What it asks for has changed at once.
     retell: bool,
     /// The window of the last time, and when that ended.
@@ -55,17 +59,18 @@ impl Rivalry {
 
     /// Others of our flows saw a queue that may be the same.
     fn meet(&mut self, now: Time, others: impl Iterator<Item = FlowId>) {
-        self.companions.retain(|(_, at)| now.since(*at) <= COMPANIONS);
+        self.companions.retain(|(_, at, _)| now.since(*at) <= COMPANIONS);
         for other in others {
-            self.companions.retain(|(known, _)| *known != other);
-            if self.companions.len() < COMPANIONS_MAX {
-                self.companions.push((other, now));
+            if let Some((_, at, times)) = self.companions.iter_mut().find(|(known, ..)| *known == other) {
+                (*at, *times) = (now, *times + 1);
+            } else if self.companions.len() < COMPANIONS_MAX {
+                self.companions.push((other, now, 1));
             }
         }
     }
 
     pub(super) fn is_companion(&self, other: FlowId) -> bool {
-        self.companions.iter().any(|(known, _)| *known == other)
+        self.companions.iter().any(|(known, _, times)| *known == other && *times >= COMPANIONS_TIMES)
     }
 
     /// Whether what it asks for has changed at once since the last call.
@@ -142,7 +147,10 @@ impl Flow {
         let pulsed = self.rivalry.ease < 1.0;
         let mut cut = false;
         if let Some(shadow) = &mut self.rivalry.shadow {
-            cut = shadow.feed(now, seen, rtt, reorder, pulsed);
+            let fed = shadow.take(now, seen);
+            // What the link loses whatever the rate is no congestion.
+            let lost = fed.lost > 0 && (self.ambient.ratio == 0.0 || self.ambient.excess(fed.loss()) > 0.0);
+            cut = shadow.feed(now, fed, lost, rtt, reorder, pulsed);
         }
         let message = self.rivalry_message();
         Tick { loss: 0.0, message, cut }
@@ -224,9 +232,6 @@ impl Capacities {
                 lost: judged.has_lost(),
                 testing: self.access.is_testing() || flow.path.is_testing(),
             });
-            if std::env::var("DEBUG_PATH").is_ok() {
-                eprintln!("{} {id:?} {turn:?} q {} t {} came {} tog {} most {} st {:?} lost {} rate {:?}", now.as_nanos()/1000000, queue.as_nanos()/1000, threshold.as_nanos()/1000, came.bps()/100000, together.bps()/100000, flow.rivalry.company.most().bps()/100000, flow.rivalry.company.is_competing(), judged.has_lost(), flow.rivalry_rate().map(|r| r.bps()/100000));
-            }
             match turn {
                 Turn::Enter => flow.enter_rivalry(now, 1.0, came, judged.has_lost()),
                 Turn::Leave { full } => {
@@ -260,9 +265,6 @@ impl Capacities {
         }
     }
 }
-
-/// A queue of at least this part of another's may be the same.
-const SAME_QUEUE: f64 = 0.5;
 
 /// Those of our other flows that see a queue as long as flow `id` does beyond the receiver's: they may share a place.
 pub(super) fn companions(
