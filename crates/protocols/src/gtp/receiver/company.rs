@@ -33,7 +33,7 @@ const FULL_INTERVALS: u32 = 3;
 /// Then less is asked for, in so many intervals, ...
 const PULSE_INTERVALS: u32 = 2;
 /// ... and as much as this part of what came before comes nevertheless, or the queue drains.
-const KEPT: f64 = 0.94;
+const COMES: f64 = 0.94;
 /// If not, others have at least this part more.
 const MORE: f64 = 1.15;
 /// The part of the window that is asked for in a pulse.
@@ -226,7 +226,7 @@ impl Company {
     }
 
     fn pulse(&mut self, seen: Seen, left: u32, before: Bitrate) -> Turn {
-        let alone = seen.queue < seen.threshold || seen.came >= before.mul_f64(KEPT);
+        let alone = seen.queue < seen.threshold || seen.came >= before.mul_f64(COMES);
         if left > 1 {
             self.state = State::Pulse { left: left - 1, before };
         } else if alone {

@@ -13,18 +13,18 @@ use crate::gtp::wire::{OwnMessage, RATE_MAX};
 /// The rate that is told is so much above what the window gives, so that the window bounds what comes.
 const AHEAD: f64 = 1.2;
 /// A window is kept for so long when competing ends: it may begin again.
-const KEPT: Span = Span::from_secs(10);
+const WINDOW_KEPT: Span = Span::from_secs(10);
 /// Changes of the rate by less than this part are not told.
 const TOLD_CHANGE: f64 = 0.02;
 /// A queue of at least this part of another's may be the same.
 const SAME_QUEUE: f64 = 0.7;
 /// Flows that saw the same queue may share a place for so long, as far as can be told.
-const COMPANIONS: Span = Span::from_secs(20);
+const COMPANIONS_SPAN: Span = Span::from_secs(20);
 const COMPANIONS_MAX: usize = 16;
 /// They did if it showed so many times.
 const COMPANIONS_TIMES: u32 = 3;
 /// Blocks that a window has at least.
-const BLOCKS_MIN: u64 = 2;
+const WINDOW_BLOCKS_MIN: u64 = 2;
 
 /// How a flow competes.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ impl Rivalry {
 
     /// Others of our flows saw a queue that may be the same.
     fn meet(&mut self, now: Time, others: impl Iterator<Item = FlowId>) {
-        self.companions.retain(|(_, at, _)| now.since(*at) <= COMPANIONS);
+        self.companions.retain(|(_, at, _)| now.since(*at) <= COMPANIONS_SPAN);
         for other in others {
             if let Some((_, at, times)) = self.companions.iter_mut().find(|(known, ..)| *known == other) {
                 (*at, *times) = (now, *times + 1);
@@ -98,7 +98,7 @@ impl Flow {
         let packet = self.packet();
         let (rtt, base) = (self.rtt_now(), self.base_rtt());
         let packets = |rate: Bitrate, rtt: Span| rate.bytes_in(rtt) as f64 / packet as f64;
-        let kept = self.rivalry.kept.filter(|(at, _)| now.since(*at) <= KEPT).map_or(0.0, |(_, window)| window);
+        let kept = self.rivalry.kept.filter(|(at, _)| now.since(*at) <= WINDOW_KEPT).map_or(0.0, |(_, window)| window);
         let window = packets(self.rivalry.calm, base).max(packets(came, rtt)).max(kept);
         let mut shadow = Shadow::new(now, window, weight, self.seen());
         if lost {
@@ -138,7 +138,7 @@ impl Flow {
     /// Blocks that may be outstanding, if it competes.
     pub(super) fn rivalry_blocks(&self) -> Option<u64> {
         let shadow = self.rivalry.shadow.as_ref()?;
-        Some(((shadow.window() * self.rivalry.ease) as u64).max(BLOCKS_MIN))
+        Some(((shadow.window() * self.rivalry.ease) as u64).max(WINDOW_BLOCKS_MIN))
     }
 
     /// An RTT has passed.

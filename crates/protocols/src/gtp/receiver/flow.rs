@@ -52,7 +52,7 @@ const WINDOW_QUEUE: Span = Span::from_millis(2);
 const OUTSTANDING_BLOCKS_MIN: u64 = 16;
 const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
 /// A window is asked for in so many parts.
-const REQUESTED_PART: u64 = 16;
+const WINDOW_PARTS: u64 = 16;
 /// A stalled sender is tried with so few blocks.
 const STALLED_BLOCKS: u64 = 16;
 /// Most targets that are noted ahead of time.
@@ -334,7 +334,7 @@ impl Flow {
             return (limit, limit / 8);
         }
         if let Some(blocks) = self.rivalry_blocks() {
-            return (blocks * block, (blocks / REQUESTED_PART).max(1) * block);
+            return (blocks * block, (blocks / WINDOW_PARTS).max(1) * block);
         }
         let rate = self.controller.requested();
         let rtt = self.base_rtt();
