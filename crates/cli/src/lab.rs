@@ -1,6 +1,8 @@
 //! `inhaul lab`: the laboratory. Scenarios and experiments, in the simulator and over the link emulator.
 
+mod company;
 mod compare;
+mod drawn;
 mod failure;
 mod keep;
 mod kernel_cc;
@@ -33,6 +35,9 @@ pub(crate) enum Lab {
     /// Run GTP over random star topologies
     #[command(after_help = stars::EXAMPLES)]
     Stars(stars::Stars),
+    /// Run protocols over random shared networks, and judge them by what CUBIC has in their place
+    #[command(after_help = company::EXAMPLES)]
+    Company(company::Company),
     /// Take part in experiments between real hosts ('--backend net')
     #[command(after_help = net::EXAMPLES)]
     Agent(net::Agent),
@@ -56,6 +61,7 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::List(args) => list::list(args),
         Lab::Run(args) => run::run_experiment(args),
         Lab::Stars(args) => stars::run(args),
+        Lab::Company(args) => company::run(args),
         Lab::RecordHost(args) => record::run(args),
         Lab::Report(args) => report::run(args),
         Lab::Compare(args) => compare::run(args),

@@ -9,6 +9,8 @@
 
 mod agents;
 mod assess;
+pub mod company;
+mod draws;
 pub mod emu;
 mod experiment;
 mod figure;
@@ -16,6 +18,7 @@ mod host_record;
 pub mod host_trace;
 mod html;
 mod ideal;
+mod joins;
 mod judge;
 pub mod kept;
 pub mod kernel_cc;

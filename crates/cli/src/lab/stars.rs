@@ -1,9 +1,6 @@
 //! `inhaul lab stars`: GTP over random star topologies.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use clap::Args;
 use inhaul_base::Bitrate;
@@ -11,12 +8,12 @@ use inhaul_base::table::{Align, Table};
 use inhaul_lab::stars::{Kind, Knowledge, Star, Total, Verdict, total};
 use serde::Serialize;
 
+use super::drawn::{run_all, seeds};
 use super::failure::Failure;
 use super::runs::Control;
 use crate::options::{OUTPUT, key_and_value};
 use crate::output::announce;
 use crate::output::to_json;
-use crate::terminal;
 
 pub(super) const EXAMPLES: &str = "\
 Each seed draws a star of 3 to 12 senders at random: rates, round-trip times, queues,
@@ -69,13 +66,6 @@ pub(crate) struct Stars {
     json: bool,
 }
 
-fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let (from, to) = text.split_once('-').unwrap_or((text, text));
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| "a number, or two like 1-200".to_owned());
-    let (from, to) = (number(from)?, number(to)?);
-    if to < from || to - from >= 1_000_000 { Err("FROM-TO, at most a million".to_owned()) } else { Ok(from..=to) }
-}
-
 /// All stars together, as JSON.
 #[derive(Serialize)]
 pub(crate) struct Summary {
@@ -94,7 +84,7 @@ pub(super) fn run(args: &Stars) -> Result<(), Failure> {
         stars.iter().for_each(|star| announce(star.scenario(knowledge).trim_end()));
         return Ok(());
     }
-    let verdicts = run_all(&stars, knowledge, args)?;
+    let verdicts = run_stars(&stars, knowledge, args)?;
     if args.json {
         verdicts.iter().for_each(|verdict| announce(&to_json(verdict)));
         announce(&to_json(&Summary { control: args.control.name(), total: total(&verdicts) }));
@@ -110,38 +100,11 @@ pub(super) fn run(args: &Stars) -> Result<(), Failure> {
     }
 }
 
-fn run_all(stars: &[Star], knowledge: Knowledge, args: &Stars) -> Result<Vec<Verdict>, Failure> {
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = args.threads.map_or(processors, usize::from).clamp(1, stars.len().max(1));
+fn run_stars(stars: &[Star], knowledge: Knowledge, args: &Stars) -> Result<Vec<Verdict>, Failure> {
     let mut set = args.set.clone();
     set.extend(args.noise.iter().map(|name| ("noise".to_owned(), format!("{name:?}"))));
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    let work = || {
-        while let at = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(star) = stars.get(at)
-        {
-            let verdict = star.run(knowledge, &set);
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            done.push((at, verdict));
-            if terminal::is_there() {
-                terminal::draw(|_| vec![format!("{} of {} stars", done.len(), stars.len())]);
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            // Without a thread, those that there are do its work.
-            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
-    terminal::clear();
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, verdict)| verdict.map_err(Failure::from)).collect()
+    let verdicts = run_all(stars, args.threads, "stars", |star| star.run(knowledge, &set));
+    verdicts.into_iter().map(|verdict| verdict.map_err(Failure::from)).collect()
 }
 
 fn events(verdict: &Verdict) -> String {
@@ -218,11 +181,5 @@ mod tests {
         let verdict = verdict();
         assert_documented("A random star", &verdict);
         assert_documented("All random stars", &Summary { control: "default", total: total([&verdict]) });
-    }
-
-    #[test]
-    fn seeds_are_a_number_or_two() {
-        assert_eq!((seeds("7"), seeds("7-9")), (Ok(7..=7), Ok(7..=9)));
-        assert!(seeds("9-7").is_err() && seeds("x").is_err() && seeds("0-9999999").is_err());
     }
 }

@@ -105,7 +105,7 @@ fn file_must_exist_when_it_is_named_only() {
 
 /// Something for every kind of argument: texts, numbers, rates, addresses, pairs, sources, pictures, traces,
 /// disturbances, names of tokens, fingerprints.
-const SAMPLES: [&str; 16] = [
+const SAMPLES: [&str; 18] = [
     "word",
     "2",
     "90s",
@@ -118,6 +118,8 @@ const SAMPLES: [&str; 16] = [
     "word.svg",
     "word.json",
     "clean",
+    "elastic",
+    "gtp",
     "gtp-2004/fig7",
     "3f2a90c1d4e5b687",
     "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",

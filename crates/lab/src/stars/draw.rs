@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use inhaul_base::RandomStream;
 
-use super::interval::{INTERVAL_RTTS, INTERVAL_S_MIN, window_packets};
 use super::kind::{Kind, Knowledge};
+use crate::draws::{log_uniform, pick};
+use crate::joins::{INTERVAL_RTTS, INTERVAL_S_MIN, window_packets};
 
 /// Least and most senders.
 const SENDERS: (u64, u64) = (3, 12);
@@ -76,15 +77,6 @@ struct Cross {
     link_bps: u64,
     start_s: f64,
     stop_s: f64,
-}
-
-/// A number whose logarithm is uniformly distributed.
-fn log_uniform(random: &mut RandomStream, from: f64, to: f64) -> f64 {
-    from * (to / from).powf(random.unit())
-}
-
-fn pick<T: Copy>(random: &mut RandomStream, of: &[T]) -> T {
-    of[random.below(of.len() as u64) as usize]
 }
 
 fn star(seed: u64) -> Star {

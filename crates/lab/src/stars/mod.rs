@@ -5,7 +5,6 @@
 //! Each join and leave is judged against max-min fairness (experiments/beyond/random-stars/README.md).
 
 mod draw;
-mod interval;
 mod kind;
 mod verdict;
 
@@ -16,7 +15,9 @@ use crate::scenario::{Scenario, ScenarioError};
 
 pub use draw::Star;
 pub use kind::{Kind, Knowledge};
-pub use verdict::{Event, Total, Verdict, total};
+pub use verdict::{Total, Verdict, total};
+
+pub use crate::joins::{Counts, Event};
 
 impl Star {
     /// Runs it in the simulator and judges each join and leave. `set` changes values of the scenario first.

@@ -1,0 +1,72 @@
+//! What commands over networks that seeds draw have in common.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::terminal;
+
+/// Reads the seeds of `--seeds`.
+pub(super) fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| "a number, or two like 1-200".to_owned());
+    let (from, to) = (number(from)?, number(to)?);
+    if to < from || to - from >= 1_000_000 { Err("FROM-TO, at most a million".to_owned()) } else { Ok(from..=to) }
+}
+
+/// Runs all networks, `threads` at once (without a number: one for each processor), and shows progress on a terminal.
+/// `name` is what several are called. The results are in the order of the networks.
+pub(super) fn run_all<N: Sync, R: Send>(
+    networks: &[N],
+    threads: Option<u16>,
+    name: &str,
+    run: impl Fn(&N) -> R + Sync,
+) -> Vec<R> {
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = threads.map_or(processors, usize::from).clamp(1, networks.len().max(1));
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(network) = networks.get(at)
+        {
+            let result = run(network);
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push((at, result));
+            if terminal::is_there() {
+                terminal::draw(|_| vec![format!("{} of {} {name}", done.len(), networks.len())]);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            // Without a thread, those that there are do its work.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    terminal::clear();
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_number_or_two() {
+        assert_eq!((seeds("7"), seeds("7-9")), (Ok(7..=7), Ok(7..=9)));
+        assert!(seeds("9-7").is_err() && seeds("x").is_err() && seeds("0-9999999").is_err());
+    }
+
+    #[test]
+    fn results_are_in_the_order_of_the_networks() {
+        let doubled = run_all(&[3, 1, 2], Some(3), "numbers", |number| number * 2);
+        assert_eq!(doubled, [6, 2, 4]);
+    }
+}
