@@ -78,13 +78,14 @@ fn handed_on(source: &Source, holder: Option<Fingerprint>, trust: &Trust) -> Res
         // What would bind a token is not known.
         let Some(holder) = holder else { continue };
         let path = source.path.as_str();
-        let has_token = mirror.ticket.token.as_ref();
+        // The source knows its own names, so it is asked to limit a token, too.
+        let own_token = mirror.ticket.token.as_ref();
         match ask_token(mirror, path, holder, trust) {
             Ok((token, fingerprint)) => mirror.ticket = Ticket { fingerprint, token }.into(),
-            // It may be within the other server's reach alone, and public.
+            // It may be within the other server's reach alone: then the token is limited here, or it is public.
             Err(error) if error.is_passing() || matches!(error, MoveError::UnknownHost { .. }) => {
                 log::info!("{mirror}: no token could be asked for: {error}");
-                let token = has_token.map(|token| limited(mirror, token, path, holder)).transpose()?;
+                let token = own_token.map(|token| limited(mirror, token, path, holder)).transpose()?;
                 let fingerprint = match token {
                     Some(_) => key_of(mirror, trust)?,
                     None => mirror.ticket.fingerprint.or(known(mirror, trust)?),

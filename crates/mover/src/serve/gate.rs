@@ -555,25 +555,23 @@ mod tests {
         let of_data = |caller: Caller| Caller { name_left_out: Some(Arc::clone(&name)), ..caller };
         let may = |caller: &Caller, path: &str| server.gate.check(caller, Right::Read, path).is_ok();
         // A path may have the name in it, or not. A scope has it: it means the same when more is offered.
-        {
-            let scope = "/data/run";
-            let by_token = of_data(caller(None, Some(token(&server, scope, now().plus(100)))));
-            std::fs::write(server.state.authorized_keys(), format!("{alice} read={scope} write={scope}\n")).unwrap();
-            let by_key = of_data(caller(Some(alice), None));
-            for caller in [&by_token, &by_key] {
-                assert!(may(caller, "/run/x") && may(caller, "/data/run/x") && may(caller, "run"), "{scope}");
-                for path in ["/", "/data", "/runs", "/data/data/run", "/data/runs/x", "/run/../other", "/other/run"] {
-                    assert!(!may(caller, path), "{scope}: {path}");
-                }
+        let scope = "/data/run";
+        let by_token = of_data(caller(None, Some(token(&server, scope, now().plus(100)))));
+        std::fs::write(server.state.authorized_keys(), format!("{alice} read={scope} write={scope}\n")).unwrap();
+        let by_key = of_data(caller(Some(alice), None));
+        for caller in [&by_token, &by_key] {
+            assert!(may(caller, "/run/x") && may(caller, "/data/run/x") && may(caller, "run"), "{scope}");
+            for path in ["/", "/data", "/runs", "/data/data/run", "/data/runs/x", "/run/../other", "/other/run"] {
+                assert!(!may(caller, path), "{scope}: {path}");
             }
-            // What is put has nothing to do with what is offered.
-            let put = |path: &str| server.gate.check(&by_key, Right::Write, path).is_ok();
-            assert!(put(&format!("{scope}/x")) && !put("/run/x"));
-            // What is handed on is the same path, in whichever form it is asked for.
-            let handed = server.gate.delegate(&by_key, "/run/x", dtn2).unwrap();
-            let handed = of_data(caller(Some(dtn2), handed));
-            assert!(may(&handed, "/run/x/y") && may(&handed, "/data/run/x") && !may(&handed, "/run/y"), "{scope}");
         }
+        // What is put has nothing to do with what is offered.
+        let put = |path: &str| server.gate.check(&by_key, Right::Write, path).is_ok();
+        assert!(put(&format!("{scope}/x")) && !put("/run/x"));
+        // What is handed on is the same path, in whichever form it is asked for.
+        let handed = server.gate.delegate(&by_key, "/run/x", dtn2).unwrap();
+        let handed = of_data(caller(Some(dtn2), handed));
+        assert!(may(&handed, "/run/x/y") && may(&handed, "/data/run/x") && !may(&handed, "/run/y"), "{scope}");
         // One that has another name was made for something else.
         let short = of_data(caller(None, Some(token(&server, "/run", now().plus(100)))));
         let why = server.gate.check(&short, Right::Read, "/run/x").unwrap_err().to_string();
