@@ -271,6 +271,17 @@ fn attached(server: SocketAddr, token: u128) -> (Session, Heard) {
     (stream, said)
 }
 
+/// A client has its data set's description a moment before its server knows the session's number. A real one comes again.
+fn attached_in_time(server: SocketAddr, token: u128) -> (Session, Heard) {
+    let began = Instant::now();
+    loop {
+        let (stream, said) = attached(server, token);
+        if !is_refused(&said) || began.elapsed() > PATIENCE {
+            return (stream, said);
+        }
+    }
+}
+
 fn is_refused(said: &Heard) -> bool {
     matches!(said, Heard::Frame(Frame::Refused { code: RefusalCode::NotAllowed, .. }))
 }
@@ -297,7 +308,8 @@ fn strangers_attach_no_streams_and_clients_only_four() {
     session.hello(SessionRole::Fetch, "gtp");
     session.open("/f").unwrap();
     let token = session.tunnel_token();
-    let streams: Vec<_> = (0..6).map(|_| attached(server.address, token)).collect();
+    let first = attached_in_time(server.address, token);
+    let streams: Vec<_> = std::iter::once(first).chain((1..6).map(|_| attached(server.address, token))).collect();
     let refused = streams.iter().filter(|(_, said)| is_refused(said)).count();
     figures("a client attaches six streams", &format!("{refused} are refused"));
     assert_eq!(refused, 2, "{:?}", streams.iter().map(|(_, said)| said).collect::<Vec<_>>());
@@ -324,7 +336,8 @@ fn strangers_attach_no_streams_to_puts_and_clients_only_four() {
     }
     while session.expect() != Frame::AskTunnel {}
     assert!([0, 1, token ^ 1].iter().all(|&token| is_refused(&attached(server, token).1)));
-    let streams: Vec<_> = (0..6).map(|_| attached(server, token)).collect();
+    let first = attached_in_time(server, token);
+    let streams: Vec<_> = std::iter::once(first).chain((1..6).map(|_| attached(server, token))).collect();
     let refused = streams.iter().filter(|(_, said)| is_refused(said)).count();
     figures("a client that puts attaches six streams", &format!("{refused} are refused"));
     assert_eq!(refused, 2, "{:?}", streams.iter().map(|(_, said)| said).collect::<Vec<_>>());
@@ -342,7 +355,7 @@ fn a_stream_that_is_not_read_costs_little_and_delays_nobody() {
     let server = Server::offer(from.path());
     let mut flow = GtpClient::open(server.address, "/f");
     let token = flow.session.tunnel_token();
-    let (mut stream, said) = attached(server.address, token);
+    let (mut stream, said) = attached_in_time(server.address, token);
     assert_eq!(said, Heard::Silence);
     open_path(&mut flow, &mut stream);
     let before = server.readings();
@@ -381,7 +394,7 @@ fn streams_with_other_things_than_datagrams_are_closed() {
     let one_byte_each = [&[0u8, 1][..], &[7; 65]].concat();
     let frames = [inhaul_mover::frame::framed(11, &[]), vec![0xff; 100], vec![0, 0, 0, 9, 27, 0, 0, 1, 1, 0, 0, 0, 0]];
     for bytes in frames.into_iter().chain([inhaul_mover::frame::framed(27, &one_byte_each)]) {
-        let (mut stream, said) = attached(server.address, token);
+        let (mut stream, said) = attached_in_time(server.address, token);
         assert_eq!(said, Heard::Silence);
         stream.send_bytes(&bytes).unwrap();
         assert!(closes(&mut stream), "{bytes:?}");
