@@ -19,9 +19,9 @@ static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 /// Prints lines on standard output at once, even to a pipe.
 pub(crate) fn announce(lines: &str) {
     let mut lines = printable_lines(lines);
-    // The one character of ours that is not ASCII, in tables that are cut. Names and JSON are what they are.
+    // Our own characters, in tables that are cut and in lines of blocks. Names and JSON are what they are.
     if terminal::is_ascii() && !lines.starts_with('{') && io::stdout().is_terminal() {
-        lines = lines.replace('\u{2026}', "~");
+        lines = lines.chars().map(|c| terminal::drawn_in_ascii(c).unwrap_or(c)).collect();
     }
     let mut out = io::stdout().lock();
     note(writeln!(out, "{lines}").and_then(|()| out.flush()));

@@ -56,15 +56,20 @@ fn shows_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     locale.is_none_or(|locale| locale.contains("utf8"))
 }
 
+/// What stands for a character that we draw with, where a terminal shows ASCII alone: eight heights of blocks, the rest of a
+/// bar, and what is cut.
+pub(crate) fn drawn_in_ascii(c: char) -> Option<char> {
+    match c {
+        '\u{2581}'..='\u{2588}' => "._-=+*%#".chars().nth((c as usize) - 0x2581),
+        '\u{2591}' => Some('-'),
+        '\u{2026}' => Some('~'),
+        _ => None,
+    }
+}
+
 /// A line for a terminal that shows ASCII alone, as wide as it was.
 pub(crate) fn to_ascii(line: &str) -> String {
-    let plain = |c: char| match c {
-        '\u{2588}' => '#',
-        '\u{2591}' => '-',
-        '\u{2026}' => '~',
-        c if c.is_ascii() => c,
-        _ => '?',
-    };
+    let plain = |c: char| drawn_in_ascii(c).unwrap_or(if c.is_ascii() { c } else { '?' });
     let mut text = String::with_capacity(line.len());
     for c in line.chars() {
         let columns = if c.is_ascii() { 1 } else { width(c.encode_utf8(&mut [0; 4])) };
@@ -197,6 +202,7 @@ mod tests {
         );
         assert!(!shows(&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")]) && !shows(&[("LC_CTYPE", "POSIX")]));
         assert!(shows(&[("LC_CTYPE", "C.UTF-8"), ("LANG", "C")]) && !shows(&[("LANG", "de_DE@euro")]));
+        assert_eq!(to_ascii("\u{2581}\u{2582}\u{2583}\u{2584}\u{2585}\u{2586}\u{2587}\u{2588}"), "._-=+*%#");
         let line = "\u{2588}\u{2588}\u{2591}  64 %  x\u{2026} \u{6771}e\u{301} a";
         let ascii = to_ascii(line);
         assert_eq!(ascii, "##-  64 %  x~ ??e a");
