@@ -55,6 +55,7 @@ mod tests {
             queue: Span::ZERO,
             queue_mean: Span::ZERO,
             dry: false,
+            crowded: (0.0, 0.0),
             recent: received,
         }
     }

@@ -7,6 +7,7 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
 use super::ambient::LOSS_THRESHOLD;
+use super::company::{Company, Seen};
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
 use super::judgement::{Judgement, fresh_loss, queue_threshold};
 use crate::gtp::bound::Bound;
@@ -60,6 +61,8 @@ const SLOWED_MAX: f64 = 4.0;
 const UNBOUND: f64 = 0.9;
 /// It is one when it has fallen short so many times in a row.
 const LIMITED_AFTER: u32 = 2;
+/// Flows that share a place on their way come closer by this part of what is between them, each time it is full.
+const TOGETHER: f64 = 0.3;
 /// A rate of arrival is that of so many packets at least.
 const ARRIVED_PACKETS: u64 = 64;
 /// What has arrived is noted so often ...
@@ -72,6 +75,10 @@ const NOTES: usize = 512;
 pub(super) struct Capacities {
     /// C_r.
     pub(super) access: Bound,
+    /// Who else is at the receiver's link.
+    pub(super) company: Company,
+    /// When the last interval ended, and what all flows had received by then.
+    ended: (Time, u64),
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
     /// The first step of a test.
@@ -92,11 +99,11 @@ pub(super) struct Times {
     pub(super) held: bool,
 }
 
-fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
+pub(super) fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
     flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running() && !flow.core.reliable)
 }
 
-fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
+pub(super) fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
     rates.fold(Bitrate::ZERO, Bitrate::saturating_add)
 }
 
@@ -242,8 +249,12 @@ impl Capacities {
         if in_vain > 0 && 2 * in_vain >= seen.len() {
             self.access.forgive();
         }
-        let lost = || seen.iter().map(|(_, judged)| judged).filter(|judged| judged.has_lost());
-        let losing = || running(flows).filter(|flow| fresh_loss(flow) >= HINT);
+        // What is lost where a flow competes with others is its path's.
+        let at_receiver = |id: &FlowId| flows.get(id).is_none_or(|flow| !flow.rivalry.is_on_path());
+        let lost = || {
+            seen.iter().filter(|(id, _)| at_receiver(id)).map(|(_, judged)| judged).filter(|judged| judged.has_lost())
+        };
+        let losing = || running(flows).filter(|flow| !flow.rivalry.is_on_path() && fresh_loss(flow) >= HINT);
         let losing_rate = sum(losing().map(|flow| flow.told_rate));
         let is_common_loss = count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART));
         // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a
@@ -251,13 +262,33 @@ impl Capacities {
         let is_tests_loss = self.access.is_testing() && lost().all(|judged| own_queue(judged).is_none());
         let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
         let sent = whole(&seen, flows, Judgement::sent);
+        let testing = self.access.is_testing() || running(flows).any(|flow| flow.path.is_testing());
+        let came_through = self.arrived_since(active, wire_bytes, flows);
+        let met = Seen {
+            now,
+            sent: came_through.mul_f64(1.0 / (1.0 - lost_part(&seen))),
+            came: came_through,
+            together: came_through,
+            queue: if free { Span::ZERO } else { common },
+            threshold,
+            lost: lost().next().is_some(),
+            crowded: seen.iter().any(|(id, judged)| at_receiver(id) && judged.crowded),
+            testing,
+        };
+        if self.compete(met, drain(common), &seen, flows) {
+            return;
+        }
+        if count > 1 {
+            let queue = |judged: &Judgement| if free { Span::ZERO } else { judged.queue.saturating_sub(common) };
+            self.compete_on_paths(now, own_threshold, interval, queue, &seen, flows);
+        }
         if shared {
             let came = self.came(active, wire_bytes, interval, alarmed, &seen, flows);
             // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue
             // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
             let capacity = if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came };
-            self.access.refute(capacity, drain(common));
+            self.access.refute(capacity, drain(common), self.company.drain_most());
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
@@ -268,15 +299,24 @@ impl Capacities {
                 self.access.pass(sent, self.careful);
             }
         }
+        let meetings = meetings(&seen, flows);
+        // Who came while the queue stood takes it for the path's delay: those who were there before see it.
+        let full: Vec<FlowId> = seen.iter().filter(|(_, j)| own_queue(j).is_some()).map(|(id, _)| *id).collect();
+        let met: Vec<FlowId> = {
+            let beside =
+                |id: &FlowId| flows.get(id).is_some_and(|f| full.iter().any(|full| f.rivalry.is_companion(*full)));
+            seen.iter().map(|(id, _)| *id).filter(beside).collect()
+        };
+        let met_queue = |id: &FlowId| met.contains(id);
         for (id, judged) in seen {
-            let Some(flow) = flows.get_mut(&id) else { continue };
+            let Some(flow) = flows.get_mut(&id).filter(|flow| !flow.rivalry.is_on()) else { continue };
             flow.judge_window(socket_buffer, asked, judged.has_lost());
             if judged.in_vain {
                 flow.path.forgive();
             }
             let free = flow.overshoots_freely();
             let own = own_queue(&judged).filter(|_| !free);
-            let congested = own.is_some() || judged.has_lost();
+            let congested = own.is_some() || judged.has_lost() || met_queue(&id);
             let achieved = judge_use(flow, judged.interval, shared || congested, count == 1);
             if !shared && congested {
                 let lossy = own.is_some() && flow.ambient_ratio() > LOSS_THRESHOLD;
@@ -284,7 +324,10 @@ impl Capacities {
                     Some(queue) if lossy => judged.sent().mul_f64(1.0 - drain(queue).min(1.0)),
                     _ => judged.capacity(own.is_some() || alarmed, flow.controller.target()),
                 };
-                flow.path.refute(capacity, own.map_or(0.0, drain));
+                let capacity = meetings.iter().find(|(met, _)| *met == id).map_or(capacity, |(_, mean)| {
+                    Bitrate::from_f64(capacity.as_f64() + TOGETHER * (mean.as_f64() - capacity.as_f64()))
+                });
+                flow.path.refute(capacity, own.map_or(0.0, drain), flow.rivalry.company.drain_most());
             } else if !may_test(&flow.path) {
                 flow.path.break_off();
             } else if !shared && achieved && flow.path_binds() {
@@ -294,13 +337,21 @@ impl Capacities {
         }
     }
 
+    /// The rate at which all flows received since the last interval's end, counted as a sending rate.
+    fn arrived_since(&mut self, now: Time, wire_bytes: u64, flows: &Flows) -> Bitrate {
+        let (at, bytes) = std::mem::replace(&mut self.ended, (now, wire_bytes));
+        let rate = Bitrate::of(wire_bytes.saturating_sub(bytes), now.since(at).max(Span::from_micros(1)));
+        rate.mul_f64(1.0 / (1.0 - ambient_part(flows)))
+    }
+
     /// Judges each flow that can be, in the order of their numbers.
     fn judge(&self, now: Time, threshold: Span, alarmed: bool, flows: &mut Flows) -> Vec<(FlowId, Judgement)> {
         let mut seen = Vec::new();
         for (&id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable) {
             if let Some(interval) = flow.monitor.take_interval(now) {
                 let testing = self.access.is_testing() || flow.path.is_testing();
-                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing)));
+                let shy = self.company.is_shy() || flow.rivalry.company.is_shy();
+                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing, shy)));
             }
         }
         seen
@@ -339,7 +390,7 @@ impl Capacities {
 }
 
 /// What was judged of a flow; they stand in the order of their numbers.
-fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgement> {
+pub(super) fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgement> {
     seen.binary_search_by_key(id, |(id, _)| *id).ok().and_then(|at| seen.get(at)).map(|(_, judged)| judged)
 }
 
@@ -347,6 +398,8 @@ fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgem
 /// path's, or chance.
 fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
     let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
+    // The queue that a flow competes in is its path's.
+    let under_way = under_way.filter(|(_, flow)| !flow.rivalry.is_on_path());
     let queue = |id, flow: &Flow| judged(seen, id).map_or_else(|| flow.monitor.recent_queue(), |judged| judged.queue);
     let mut queues: Vec<(Span, f64)> = under_way.map(|(id, flow)| (queue(id, flow), flow.told_rate.as_f64())).collect();
     queues.sort_unstable_by_key(|(queue, _)| *queue);
@@ -363,6 +416,25 @@ fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
 fn whole(seen: &[(FlowId, Judgement)], flows: &Flows, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
     let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
     sum(under_way.map(|(id, flow)| judged(seen, id).map_or(flow.told_rate, &of)))
+}
+
+/// Flows that share a place with others of ours, and what each of them would have if they had the same.
+fn meetings(seen: &[(FlowId, Judgement)], flows: &Flows) -> Vec<(FlowId, Bitrate)> {
+    let mean = |(id, of): &(FlowId, Judgement)| {
+        let flow = flows.get(id)?;
+        let others = seen.iter().filter(|(other, _)| flow.rivalry.is_companion(*other));
+        let (count, sum) =
+            others.fold((1.0, of.delivered.as_f64()), |(n, sum), (_, j)| (n + 1.0, sum + j.delivered.as_f64()));
+        (count > 1.0).then(|| (*id, Bitrate::from_f64(sum / count)))
+    };
+    seen.iter().filter_map(mean).collect()
+}
+
+/// The part of all packets that was lost.
+fn lost_part(seen: &[(FlowId, Judgement)]) -> f64 {
+    let packets: f64 = seen.iter().map(|(_, judged)| judged.interval.packets as f64).sum();
+    let lost: f64 = seen.iter().map(|(_, judged)| judged.interval.packets as f64 * judged.interval.loss).sum();
+    if packets > 0.0 { (lost / packets).min(0.9) } else { 0.0 }
 }
 
 /// The part of what all flows are told to send that is lost whatever the rate.

@@ -7,7 +7,7 @@ use inhaul_transport::{FlowId, Pause};
 
 use super::ambient::AmbientLoss;
 use super::capacities::{Capacities, INTERVAL_MIN, Times};
-use super::flow::{BINDS, Flows, Phase};
+use super::flow::{BINDS, Flow, Flows, Phase};
 use crate::gtp::bound::Bound;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
@@ -263,10 +263,26 @@ impl Central {
             self.interval = (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN);
             self.due = Some(now + self.interval);
         }
-        let estimates: Vec<Bitrate> = running.iter().map(|id| flows[id].estimate.min(RATE_MAX)).collect();
-        let targets = max_min(self.capacity().unwrap_or(Bitrate::MAX), &estimates);
+        // Beside others' traffic windows say what flows may have; what was told of the receiver bounds them all.
+        let capacity = if self.capacities.company.is_competing() {
+            self.capacities.compete_all(now, false, &[], flows);
+            self.given.into_iter().chain(self.host).min()
+        } else {
+            self.capacity()
+        };
+        let estimate = |flow: &Flow| flow.rivalry_rate().unwrap_or(flow.estimate).min(RATE_MAX);
+        let estimates: Vec<Bitrate> = running.iter().map(|id| estimate(&flows[id])).collect();
+        let targets = max_min(capacity.unwrap_or(Bitrate::MAX), &estimates);
         for (id, target) in running.iter().zip(targets) {
             let Some(flow) = flows.get_mut(id) else { continue };
+            if flow.rivalry.is_on() {
+                flow.share_rivalry(target);
+                if flow.rivalry.take_retell() || flow.told_rate == Bitrate::ZERO {
+                    flow.plan_target(now, flow.rivalry_target());
+                    self.retimed.push(*id);
+                }
+                continue;
+            }
             // A sender that gives all it has is left room to give more when it can: nobody else counts on less.
             let room = flow.limited && target >= flow.estimate.mul_f64(BINDS);
             let path = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());

@@ -33,12 +33,15 @@ pub(super) struct Judgement {
     pub(super) delivered: Bitrate,
     /// A cut of the rate did not cut the loss.
     pub(super) in_vain: bool,
+    /// Packets were lost, and are lost of late, where queues are full.
+    pub(super) crowded: bool,
     /// Loss beyond what is ambient.
     pub(super) excess: f64,
 }
 
 impl Judgement {
     /// `testing`: more is asked for than is known to come through, so a queue that has only begun to stand counts.
+    /// `shy`: others may have what is missing, so their queue is not part of the path.
     pub(super) fn of(
         now: Time,
         flow: &mut Flow,
@@ -46,23 +49,30 @@ impl Judgement {
         threshold: Span,
         alarmed: bool,
         testing: bool,
+        shy: bool,
     ) -> Self {
         let seen = Loss { ratio: interval.loss, packets: interval.packets };
         // Much loss and a queue are congestion, however often a cut of the rate was in vain.
         let whole = flow.ambient.excess(seen) == 0.0 && seen.ratio < FOREIGN_LOSS;
         let all_came = whole && interval.total() >= flow.controller.target().mul_f64(LOWER);
-        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) {
+        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) && !shy {
             flow.monitor.take_delay_as_base(interval.queue);
             interval.queue = Span::ZERO;
         }
         let fresh = if testing { flow.monitor.recent_queue() } else { Span::ZERO };
-        let in_vain = interval.queue_mean < threshold && flow.ambient.learn(seen, interval.total());
+        flow.crowd.take(interval.crowded);
+        let crowded = flow.crowd.is_there();
+        if crowded {
+            flow.ambient.doubt();
+        }
+        let in_vain = !crowded && interval.queue_mean < threshold && flow.ambient.learn(seen, interval.total());
         let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
         Self {
             interval,
             queue: interval.queue.max(fresh),
             delivered: delivered.mul_f64(1.0 / (1.0 - flow.ambient_ratio())),
             in_vain,
+            crowded: crowded && seen.ratio > 0.0,
             excess: flow.ambient.excess(seen),
         }
     }

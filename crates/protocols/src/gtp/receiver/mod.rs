@@ -3,10 +3,13 @@
 mod ambient;
 mod capacities;
 mod central;
+mod company;
+mod compete;
 mod flow;
 mod hold;
 mod judgement;
 mod requests;
+mod shadow;
 mod stream;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
@@ -165,6 +168,7 @@ impl Reception for Gtp {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let Some(object) = core.objects.get(&flow.core.join.object) else { return };
         let (range, epoch) = (run.range(), run.head.epoch);
+        let gaps = flow.requests.gaps_seen();
         match flow.requests.arrive(now, run.head.request, range, epoch) {
             Arrival::Foreign => return,
             Arrival::InOrder => {}
@@ -174,7 +178,7 @@ impl Reception for Gtp {
         }
         let wire_bytes = run.body_bytes + run.packets * flow.core.overhead();
         self.wire_bytes += wire_bytes;
-        let seen = Run { packets: run.packets, wire_bytes, sent: run.head.sent, epoch, waited: run.waited };
+        let seen = Run { packets: run.packets, wire_bytes, sent: run.head.sent, epoch, waited: run.waited, after_gap: flow.requests.gaps_seen() > gaps };
         flow.monitor.on_data(now, seen, self.wire_bytes);
         flow.note_data(now, run.body_len);
         if flow.core.reliable {
@@ -198,9 +202,12 @@ impl Reception for Gtp {
         self.give_up_lost(now, id, core);
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let mut messages: Vec<OwnMessage> = flow.take_due_target(now).into_iter().collect();
-        if let Some((loss, message)) = flow.rtt_tick(now) {
-            self.central.on_rtt(now, loss, self.wire_bytes, &core.flows);
-            messages.extend(message);
+        if let Some(tick) = flow.rtt_tick(now) {
+            messages.extend(tick.message);
+            if tick.cut {
+                compete::cut_siblings(now, id, &mut core.flows);
+            }
+            self.central.on_rtt(now, tick.loss, self.wire_bytes, &core.flows);
         }
         for message in messages {
             core.say_own(id, message.emit());
