@@ -55,7 +55,6 @@ mod tests {
             queue: Span::ZERO,
             queue_mean: Span::ZERO,
             dry: false,
-            crowded: (0.0, 0.0),
             recent: received,
         }
     }

@@ -28,8 +28,6 @@ const INTERVAL_MIN: Span = Span::from_millis(10);
 const RECENT_MIN: Span = Span::from_millis(10);
 /// And of so many packets.
 const RECENT_PACKETS: u64 = 32;
-/// Delays that differ by less say nothing.
-const DEVIATION_MIN: Span = Span::from_micros(5);
 /// The received rate that people see is the mean over so long.
 const DISPLAY_WINDOW: Span = Span::from_millis(250);
 
@@ -46,8 +44,6 @@ pub struct Run {
     pub epoch: u16,
     /// How long they had waited in this host when they were read.
     pub waited: Span,
-    /// Packets before the first are missing.
-    pub after_gap: bool,
 }
 
 /// Packets that were lost, as a part of so many.
@@ -74,8 +70,6 @@ pub struct Interval {
     pub queue_mean: Span,
     /// The sender ran out of requests meanwhile: it could have sent more.
     pub dry: bool,
-    /// By how much packets behind a loss were later than others: the sum of it, in standard deviations, and how many.
-    pub crowded: (f64, f64),
     /// Rate received in the last RTT (of 10 ms or more) alone: what a path that has just become narrower lets through.
     pub recent: Bitrate,
 }
@@ -125,37 +119,6 @@ struct Tally {
     delay_min: Option<i64>,
     delay_sum: i128,
     dry: bool,
-    crowding: Crowding,
-}
-
-/// Whether packets are lost where they are late, as in a full queue, or anywhere, as on a bad link.
-#[derive(Clone, Copy, Debug, Default)]
-struct Crowding {
-    /// Delays are counted from the first one, in seconds.
-    first: Option<i64>,
-    all: (f64, f64, f64),
-    behind: (f64, f64),
-}
-
-impl Crowding {
-    fn sample(&mut self, delay: i64, after_gap: bool) {
-        let late = delay.wrapping_sub(*self.first.get_or_insert(delay)) as f64 / 1e9;
-        self.all = (self.all.0 + 1.0, self.all.1 + late, self.all.2 + late * late);
-        if after_gap {
-            self.behind = (self.behind.0 + 1.0, self.behind.1 + late);
-        }
-    }
-
-    fn sum(&self) -> (f64, f64) {
-        let (count, sum, squares) = self.all;
-        let (losses, late) = self.behind;
-        if losses < 1.0 || count < 8.0 {
-            return (0.0, 0.0);
-        }
-        let mean = sum / count;
-        let deviation = (squares / count - mean * mean).max(0.0).sqrt();
-        if deviation < DEVIATION_MIN.as_secs_f64() { (0.0, 0.0) } else { ((late - losses * mean) / deviation, losses) }
-    }
 }
 
 /// The same over an RTT, at whatever rate packets were sent.
@@ -273,7 +236,6 @@ impl SingleFlowMonitor {
             tally.last_at = now;
             tally.delay_sum += i128::from(delay) * i128::from(run.packets);
             tally.delay_min = least(tally.delay_min, delay);
-            tally.crowding.sample(delay, run.after_gap);
         }
         self.follow_train(now, run, all_wire_bytes);
     }
@@ -394,7 +356,6 @@ impl SingleFlowMonitor {
             queue: self.queue_above_base(tally.delay_min),
             queue_mean: self.queue_above_base(i64::try_from(tally.delay_sum / i128::from(tally.received)).ok()),
             dry: tally.dry,
-            crowded: tally.crowding.sum(),
             recent: self.recent,
         })
     }

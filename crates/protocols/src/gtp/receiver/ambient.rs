@@ -15,10 +15,6 @@ pub(super) const LOWER: f64 = 0.99;
 const STANDING_PART: f64 = 0.75;
 /// ... though the margin drains this much of each second.
 const DRAIN_RATE: f64 = MARGIN;
-/// Packets behind losses are later than others by so many standard deviations of their mean, ...
-const CROWDED: f64 = 3.0;
-/// ... over intervals that each count for this part of the next.
-const CROWD_FADES: f64 = 0.8;
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
 pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 
@@ -47,12 +43,6 @@ impl AmbientLoss {
         (loss.ratio - self.ratio - chance).max(0.0)
     }
 
-    /// What was believed was lost in full queues.
-    pub(super) fn doubt(&mut self) {
-        self.ratio /= 2.0;
-        self.last = None;
-    }
-
     /// An interval with a loss and no queue, at a total rate. True if it shows that a cut was in vain.
     pub(super) fn learn(&mut self, loss: Loss, rate: Bitrate) -> bool {
         let excess = self.excess(loss);
@@ -71,26 +61,6 @@ impl AmbientLoss {
         }
         self.last = (excess >= LOSS_THRESHOLD).then_some((loss.ratio, rate));
         in_vain
-    }
-}
-
-/// Whether what is lost is lost in a full queue: then others' traffic is to blame, if ours is not.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Crowd {
-    sum: f64,
-    losses: f64,
-}
-
-impl Crowd {
-    /// An interval has ended in which packets behind losses were so late.
-    pub(super) fn take(&mut self, (sum, losses): (f64, f64)) {
-        self.sum = self.sum * CROWD_FADES + sum;
-        self.losses = self.losses * CROWD_FADES + losses;
-    }
-
-    /// Whether it is beyond chance.
-    pub(super) fn is_there(&self) -> bool {
-        self.losses >= 1.0 && self.sum >= CROWDED * self.losses.sqrt()
     }
 }
 

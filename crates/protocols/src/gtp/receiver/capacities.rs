@@ -272,7 +272,6 @@ impl Capacities {
             queue: if free { Span::ZERO } else { common },
             threshold,
             lost: lost().next().is_some(),
-            crowded: seen.iter().any(|(id, judged)| at_receiver(id) && judged.crowded),
             testing,
         };
         if self.compete(met, drain(common), &seen, flows) {

@@ -26,9 +26,6 @@ const SCORE: f64 = 6.0;
 const SCORE_FADES: Span = Span::from_secs(5);
 /// Loss without a test counts as so many intervals.
 const LOSS_SCORE: f64 = 2.0;
-/// Or packets were lost where queues are full in so many intervals of late.
-const CROWD: f64 = 2.5;
-const CROWD_FADES: Span = Span::from_secs(10);
 /// All of the place is ours if this part of the most comes, ...
 const ALL: f64 = 0.92;
 /// ... in so many intervals.
@@ -61,8 +58,6 @@ pub(super) struct Seen {
     pub(super) threshold: Span,
     /// More was lost than chance explains.
     pub(super) lost: bool,
-    /// Packets were lost where queues are full.
-    pub(super) crowded: bool,
     /// More was asked for than is known to come through.
     pub(super) testing: bool,
 }
@@ -113,7 +108,6 @@ pub(super) struct Company {
     most: VecDeque<(Time, Bitrate)>,
     standing: Standing,
     score: f64,
-    crowd: f64,
     judged: Time,
     came: Bitrate,
     together: Bitrate,
@@ -190,10 +184,6 @@ impl Company {
                 (false, false) => 0.0,
             };
         }
-        self.crowd *= (-passed.as_secs_f64() / CROWD_FADES.as_secs_f64()).exp();
-        if seen.crowded && !seen.testing {
-            self.crowd += 1.0;
-        }
         if stands {
             let standing = &mut self.standing;
             if standing.intervals == 0 {
@@ -208,9 +198,9 @@ impl Company {
         }
         let undrained = self.standing.intervals >= STOOD_MIN
             && self.standing.drained > DRAINS * self.standing.longest.as_secs_f64();
-        if (undrained || self.score >= SCORE) && self.has_yielded() || self.crowd >= CROWD {
+        if (undrained || self.score >= SCORE) && self.has_yielded() {
             self.standing = Standing::default();
-            (self.score, self.crowd) = (0.0, 0.0);
+            self.score = 0.0;
             self.state = State::Competing { full: 0, empty: 0, empty_since: seen.now };
             return Turn::Enter;
         }
@@ -282,7 +272,6 @@ mod tests {
                 queue: Span::from_millis(queue_ms),
                 threshold: Span::from_millis(1),
                 lost,
-                crowded: false,
                 testing: false,
             })
         }

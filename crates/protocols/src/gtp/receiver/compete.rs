@@ -149,7 +149,7 @@ impl Flow {
         if let Some(shadow) = &mut self.rivalry.shadow {
             let fed = shadow.take(now, seen);
             // What the link loses whatever the rate is no congestion.
-            let lost = fed.lost > 0 && (self.ambient.ratio == 0.0 || self.crowd.is_there() || self.ambient.excess(fed.loss()) > 0.0);
+            let lost = fed.lost > 0 && (self.ambient.ratio == 0.0 || self.ambient.excess(fed.loss()) > 0.0);
             cut = shadow.feed(now, fed, lost, rtt, reorder, pulsed);
         }
         let message = self.rivalry_message();
@@ -230,7 +230,6 @@ impl Capacities {
                 queue,
                 threshold,
                 lost: judged.has_lost(),
-                crowded: judged.crowded,
                 testing: self.access.is_testing() || flow.path.is_testing(),
             });
             match turn {

@@ -9,7 +9,7 @@ use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{Object, Table};
 use inhaul_transport::{Expected, FlowId, FlowStats, Pause};
 
-use super::ambient::{AmbientLoss, Crowd, StandingQueue};
+use super::ambient::{AmbientLoss, StandingQueue};
 use super::compete::Rivalry;
 use super::requests::Outstanding;
 use super::stream::Stream;
@@ -130,7 +130,6 @@ pub(crate) struct Flow {
     pub(super) told_rate: Bitrate,
     pub(super) ambient: AmbientLoss,
     pub(super) standing: StandingQueue,
-    pub(super) crowd: Crowd,
     pub(super) stalled: bool,
     /// How it competes with others' traffic.
     pub(super) rivalry: Rivalry,
@@ -169,7 +168,6 @@ impl Flow {
             told_rate: Bitrate::ZERO,
             ambient: AmbientLoss::default(),
             standing: StandingQueue::default(),
-            crowd: Crowd::default(),
             stalled: false,
             rivalry: Rivalry::default(),
             stream: Stream::default(),
@@ -278,7 +276,6 @@ impl Flow {
         self.rivalry = Rivalry::default();
         self.ambient = AmbientLoss::default();
         self.standing = StandingQueue::default();
-        self.crowd = Crowd::default();
         self.monitor.begin_path(now);
         self.told_rate = Bitrate::ZERO;
         self.pending_targets.clear();

@@ -33,8 +33,6 @@ pub(super) struct Judgement {
     pub(super) delivered: Bitrate,
     /// A cut of the rate did not cut the loss.
     pub(super) in_vain: bool,
-    /// Packets were lost, and are lost of late, where queues are full.
-    pub(super) crowded: bool,
     /// Loss beyond what is ambient.
     pub(super) excess: f64,
 }
@@ -60,19 +58,13 @@ impl Judgement {
             interval.queue = Span::ZERO;
         }
         let fresh = if testing { flow.monitor.recent_queue() } else { Span::ZERO };
-        flow.crowd.take(interval.crowded);
-        let crowded = flow.crowd.is_there();
-        if crowded {
-            flow.ambient.doubt();
-        }
-        let in_vain = !crowded && interval.queue_mean < threshold && flow.ambient.learn(seen, interval.total());
+        let in_vain = interval.queue_mean < threshold && flow.ambient.learn(seen, interval.total());
         let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
         Self {
             interval,
             queue: interval.queue.max(fresh),
             delivered: delivered.mul_f64(1.0 / (1.0 - flow.ambient_ratio())),
             in_vain,
-            crowded: crowded && seen.ratio > 0.0,
             excess: flow.ambient.excess(seen),
         }
     }

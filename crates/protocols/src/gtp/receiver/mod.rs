@@ -168,7 +168,6 @@ impl Reception for Gtp {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let Some(object) = core.objects.get(&flow.core.join.object) else { return };
         let (range, epoch) = (run.range(), run.head.epoch);
-        let gaps = flow.requests.gaps_seen();
         match flow.requests.arrive(now, run.head.request, range, epoch) {
             Arrival::Foreign => return,
             Arrival::InOrder => {}
@@ -178,7 +177,7 @@ impl Reception for Gtp {
         }
         let wire_bytes = run.body_bytes + run.packets * flow.core.overhead();
         self.wire_bytes += wire_bytes;
-        let seen = Run { packets: run.packets, wire_bytes, sent: run.head.sent, epoch, waited: run.waited, after_gap: flow.requests.gaps_seen() > gaps };
+        let seen = Run { packets: run.packets, wire_bytes, sent: run.head.sent, epoch, waited: run.waited };
         flow.monitor.on_data(now, seen, self.wire_bytes);
         flow.note_data(now, run.body_len);
         if flow.core.reliable {

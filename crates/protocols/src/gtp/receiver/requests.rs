@@ -19,8 +19,6 @@ pub(super) struct Outstanding {
     /// The position behind the furthest byte that has come: request, offset in the object.
     frontier: (u32, u64),
     gaps: VecDeque<Gap>,
-    /// Gaps that were noted since the start.
-    gaps_seen: u64,
 }
 
 #[derive(Debug)]
@@ -57,7 +55,7 @@ pub(super) enum Arrival {
 
 impl Outstanding {
     pub(super) fn new() -> Self {
-        Self { requests: VecDeque::new(), first_id: 1, pending_bytes: 0, frontier: (1, 0), gaps: VecDeque::new(), gaps_seen: 0 }
+        Self { requests: VecDeque::new(), first_id: 1, pending_bytes: 0, frontier: (1, 0), gaps: VecDeque::new() }
     }
 
     /// Bytes asked for that have neither come nor been given up.
@@ -137,9 +135,7 @@ impl Outstanding {
             let pending = &self.requests[index].pending;
             if !pending.is_empty() {
                 let passed = pending.within(ByteRange::new(lo, hi));
-                let before = self.gaps.len();
                 self.gaps.extend(passed.map(|range| Gap { seen: now, epoch, request, range }));
-                self.gaps_seen += (self.gaps.len() - before) as u64;
             }
         }
     }
@@ -182,11 +178,6 @@ impl Outstanding {
         for request in &mut self.requests {
             self.pending_bytes -= request.pending.remove(range);
         }
-    }
-
-    /// Gaps that were noted since the start.
-    pub(super) fn gaps_seen(&self) -> u64 {
-        self.gaps_seen
     }
 
     /// The last request made; 0 before the first.
