@@ -15,6 +15,12 @@ pub(super) const LOWER: f64 = 0.99;
 const STANDING_PART: f64 = 0.75;
 /// ... though the margin drains this much of each second.
 const DRAIN_RATE: f64 = MARGIN;
+/// Probes show whose a loss is when so many packets were to be lost in them.
+const PROBED_MIN: f64 = 8.0;
+/// Loss that a probe has cured is not forgiven for so long.
+const DISTRUSTED: Span = Span::from_secs(30);
+/// What is forgiven is another loss if it is so many times what it was.
+const ANOTHER: f64 = 1.5;
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
 pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 
@@ -24,6 +30,9 @@ pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 pub(super) struct AmbientLoss {
     pub(super) ratio: f64,
     last: Option<(f64, Bitrate)>,
+    /// Packets that were to be lost in probes of it, and those that were.
+    probed: (f64, f64),
+    distrusted_until: Time,
     /// Every loss counts, also by chance: gtp-2004 knows no other.
     by_the_paper: bool,
 }
@@ -43,16 +52,49 @@ impl AmbientLoss {
         (loss.ratio - self.ratio - chance).max(0.0)
     }
 
+    /// Whether so much is forgiven that it must be known whose it is.
+    pub(super) fn is_forgiven(&self) -> bool {
+        self.ratio >= LOSS_THRESHOLD && !self.by_the_paper
+    }
+
+    /// Whether what is forgiven was lost in probes as well.
+    pub(super) fn is_proven(&self) -> bool {
+        self.probed.0 >= PROBED_MIN
+    }
+
+    /// Loss counts from now on, whosever it is.
+    pub(super) fn distrust(&mut self, now: Time) {
+        *self = Self { distrusted_until: now + DISTRUSTED, by_the_paper: self.by_the_paper, ..Self::default() };
+    }
+
+    /// A probe has ended with this loss: what it cures is lost where queues are full.
+    pub(super) fn on_probe(&mut self, now: Time, loss: Loss) {
+        let packets = loss.packets as f64;
+        self.probed.0 += self.ratio * packets;
+        self.probed.1 += loss.ratio * packets;
+        if self.is_proven() && self.probed.1 < self.probed.0 / 2.0 {
+            self.distrust(now);
+        } else if self.probed.0 > 2.0 * PROBED_MIN {
+            let part = PROBED_MIN / self.probed.0;
+            self.probed = (self.probed.0 * part, self.probed.1 * part);
+        }
+    }
+
     /// An interval with a loss and no queue, at a total rate. True if it shows that a cut was in vain.
-    pub(super) fn learn(&mut self, loss: Loss, rate: Bitrate) -> bool {
+    pub(super) fn learn(&mut self, now: Time, loss: Loss, rate: Bitrate) -> bool {
         let excess = self.excess(loss);
         let mut in_vain = false;
         if loss.ratio < self.ratio {
             self.ratio += (loss.ratio - self.ratio) * HEALS;
+        } else if now < self.distrusted_until {
+            return false;
         } else if let Some((before, at)) = self.last
             && rate < at.mul_f64(LOWER)
             && loss.ratio > before / 2.0
         {
+            if loss.ratio > ANOTHER * self.ratio {
+                self.probed = (0.0, 0.0);
+            }
             self.ratio = loss.ratio;
             in_vain = true;
         } else if excess < LOSS_THRESHOLD && self.ratio > LOSS_THRESHOLD {
@@ -114,21 +156,38 @@ mod tests {
     fn ambient_loss_is_what_a_lower_rate_does_not_cure() {
         let mut ambient = AmbientLoss::default();
         let (loss, much) = (of(0.05, 10_000), of(0.2, 10_000));
-        assert!(!ambient.learn(loss, Bitrate::from_mbps(1000)));
-        assert!(ambient.learn(loss, Bitrate::from_mbps(980)), "the cut was in vain");
+        assert!(!ambient.learn(at(0), loss, Bitrate::from_mbps(1000)));
+        assert!(ambient.learn(at(0), loss, Bitrate::from_mbps(980)), "the cut was in vain");
         assert_eq!(ambient.excess(loss), 0.0);
         assert!(ambient.excess(much) > 0.1);
         // It heals, but one good interval may be luck.
-        ambient.learn(of(0.0, 10_000), Bitrate::from_mbps(980));
+        ambient.learn(at(0), of(0.0, 10_000), Bitrate::from_mbps(980));
         assert!((ambient.ratio - 0.05 * 0.875).abs() < 1e-12);
     }
 
     #[test]
     fn ambient_loss_is_not_learnt_from_loss_that_a_lower_rate_cures() {
         let mut ambient = AmbientLoss::default();
-        ambient.learn(of(0.05, 10_000), Bitrate::from_mbps(1000));
-        assert!(!ambient.learn(of(0.01, 10_000), Bitrate::from_mbps(980)));
+        ambient.learn(at(0), of(0.05, 10_000), Bitrate::from_mbps(1000));
+        assert!(!ambient.learn(at(0), of(0.01, 10_000), Bitrate::from_mbps(980)));
         assert_eq!(ambient.ratio, 0.0);
+    }
+
+    #[test]
+    fn what_a_probe_cures_was_no_ambient_loss() {
+        let forgiven = AmbientLoss { ratio: 0.02, ..AmbientLoss::default() };
+        let (mut chance, mut rivals) = (forgiven, forgiven);
+        // 16 of 800 packets are to be lost, and 4 in each of the small ones.
+        chance.on_probe(at(0), of(0.015, 800));
+        assert!(chance.is_forgiven() && chance.is_proven());
+        rivals.on_probe(at(0), of(0.0, 200));
+        assert!(rivals.is_forgiven() && !rivals.is_proven(), "it may be luck");
+        rivals.on_probe(at(0), of(0.005, 200));
+        assert!(!rivals.is_forgiven());
+        // It is not forgiven again at once.
+        let half = |k: u64| Bitrate::from_mbps(1000 >> k);
+        assert!(!(0..5).any(|k| rivals.learn(at(k), of(0.02, 1000), half(k))));
+        assert!((30_000..30_005).any(|k| rivals.learn(at(k), of(0.02, 1000), half(k - 30_000))));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use inhaul_transport::FlowId;
 use super::ambient::LOSS_THRESHOLD;
 use super::company::{Company, Seen};
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
-use super::judgement::{Judgement, fresh_loss, queue_threshold};
+use super::judgement::{Judgement, Look, fresh_loss, queue_threshold};
+use super::probe::Probes;
 use crate::gtp::bound::Bound;
 use crate::gtp::monitor::{Dispersion, Interval, TRAIN_SPAN_MIN};
 use crate::gtp::wire::RATE_MAX;
@@ -81,6 +82,8 @@ pub(super) struct Capacities {
     ended: (Time, u64),
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
+    /// Whether what is forgiven is lost whatever the rate.
+    pub(super) probes: Probes,
     /// The first step of a test.
     careful: f64,
     /// A flow's loss over a single RTT was high: what came before it does not count.
@@ -273,7 +276,9 @@ impl Capacities {
             threshold,
             lost: lost().next().is_some(),
             testing,
+            probing: self.probes.is_on(),
         };
+        self.probe(&seen, flows);
         if self.compete(met, drain(common), &seen, flows) {
             return;
         }
@@ -336,6 +341,18 @@ impl Capacities {
         }
     }
 
+    /// An interval has ended: whether the next is a probe.
+    fn probe(&mut self, seen: &[(FlowId, Judgement)], flows: &mut Flows) {
+        let calm = |flow: &&Flow| !flow.rivalry.is_on() && !flow.overshoots_freely();
+        let forgiven = running(flows).filter(calm).any(|flow| flow.ambient.is_forgiven());
+        let anew = |(id, of): &(FlowId, Judgement)| of.in_vain && flows.get(id).is_some_and(|f| !f.ambient.is_proven());
+        let anew = seen.iter().any(anew);
+        if self.probes.on_interval(forgiven, anew) {
+            self.access.break_off();
+            flows.awake_mut().for_each(|(_, flow)| flow.path.break_off());
+        }
+    }
+
     /// The rate at which all flows received since the last interval's end, counted as a sending rate.
     fn arrived_since(&mut self, now: Time, wire_bytes: u64, flows: &Flows) -> Bitrate {
         let (at, bytes) = std::mem::replace(&mut self.ended, (now, wire_bytes));
@@ -350,7 +367,8 @@ impl Capacities {
             if let Some(interval) = flow.monitor.take_interval(now) {
                 let testing = self.access.is_testing() || flow.path.is_testing();
                 let shy = self.company.is_shy() || flow.rivalry.company.is_shy();
-                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing, shy)));
+                let look = Look { now, threshold, alarmed, testing, probing: self.probes.is_on(), shy };
+                seen.push((id, Judgement::of(flow, interval, look)));
             }
         }
         seen

@@ -292,6 +292,7 @@ impl Central {
                 true => target.mul_f64(LIMITED_ROOM).min(path),
                 false => target,
             };
+            let target = if flow.core.reliable { target } else { target.mul_f64(self.capacities.probes.part()) };
             let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()

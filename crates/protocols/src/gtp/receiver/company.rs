@@ -60,6 +60,8 @@ pub(super) struct Seen {
     pub(super) lost: bool,
     /// More was asked for than is known to come through.
     pub(super) testing: bool,
+    /// Less was, to see whose losses are.
+    pub(super) probing: bool,
 }
 
 /// What to do about it.
@@ -198,7 +200,7 @@ impl Company {
         }
         let undrained = self.standing.intervals >= STOOD_MIN
             && self.standing.drained > DRAINS * self.standing.longest.as_secs_f64();
-        if (undrained || self.score >= SCORE) && self.has_yielded() {
+        if (undrained || self.score >= SCORE) && self.has_yielded() && !seen.probing {
             self.standing = Standing::default();
             self.score = 0.0;
             self.state = State::Competing { full: 0, empty: 0, empty_since: seen.now };
@@ -273,6 +275,7 @@ mod tests {
                 threshold: Span::from_millis(1),
                 lost,
                 testing: false,
+                probing: false,
             })
         }
 

@@ -96,6 +96,9 @@ impl Flow {
     /// Begins to compete, for `weight` TCP flows; `came` is what came of late, and `lost` whether some was lost.
     pub(super) fn enter_rivalry(&mut self, now: Time, weight: f64, came: Bitrate, lost: bool) {
         let packet = self.packet();
+        if !self.ambient.is_proven() {
+            self.ambient.distrust(now);
+        }
         let (rtt, base) = (self.rtt_now(), self.base_rtt());
         let packets = |rate: Bitrate, rtt: Span| rate.bytes_in(rtt) as f64 / packet as f64;
         let kept = self.rivalry.kept.filter(|(at, _)| now.since(*at) <= WINDOW_KEPT).map_or(0.0, |(_, window)| window);
@@ -231,6 +234,7 @@ impl Capacities {
                 threshold,
                 lost: judged.has_lost(),
                 testing: self.access.is_testing() || flow.path.is_testing(),
+                probing: self.probes.is_on(),
             });
             match turn {
                 Turn::Enter => flow.enter_rivalry(now, 1.0, came, judged.has_lost()),

@@ -8,6 +8,7 @@ mod compete;
 mod flow;
 mod hold;
 mod judgement;
+mod probe;
 mod requests;
 mod shadow;
 mod stream;
