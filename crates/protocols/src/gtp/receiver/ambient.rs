@@ -16,7 +16,7 @@ const STANDING_PART: f64 = 0.75;
 /// ... though the margin drains this much of each second.
 const DRAIN_RATE: f64 = MARGIN;
 /// Probes show whose a loss is when so many packets were to be lost in them.
-const PROBED_MIN: f64 = 8.0;
+const PROBED_MIN: f64 = 24.0;
 /// Loss that a probe has cured is not forgiven for so long.
 const DISTRUSTED: Span = Span::from_secs(30);
 /// What is forgiven is another loss if it is so many times what it was.

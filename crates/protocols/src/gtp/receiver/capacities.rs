@@ -278,7 +278,7 @@ impl Capacities {
             testing,
             probing: self.probes.is_on(),
         };
-        self.probe(&seen, flows);
+        self.probe(flows);
         if self.compete(met, drain(common), &seen, flows) {
             return;
         }
@@ -342,12 +342,11 @@ impl Capacities {
     }
 
     /// An interval has ended: whether the next is a probe.
-    fn probe(&mut self, seen: &[(FlowId, Judgement)], flows: &mut Flows) {
-        let calm = |flow: &&Flow| !flow.rivalry.is_on() && !flow.overshoots_freely();
-        let forgiven = running(flows).filter(calm).any(|flow| flow.ambient.is_forgiven());
-        let anew = |(id, of): &(FlowId, Judgement)| of.in_vain && flows.get(id).is_some_and(|f| !f.ambient.is_proven());
-        let anew = seen.iter().any(anew);
-        if self.probes.on_interval(forgiven, anew) {
+    fn probe(&mut self, flows: &mut Flows) {
+        let probed = |flow: &&Flow| flow.ambient.is_forgiven() && !flow.rivalry.is_on() && !flow.overshoots_freely();
+        let forgiven = running(flows).any(|flow| probed(&flow));
+        let proven = running(flows).filter(probed).all(|flow| flow.ambient.is_proven());
+        if self.probes.on_interval(forgiven, proven) {
             self.access.break_off();
             flows.awake_mut().for_each(|(_, flow)| flow.path.break_off());
         }

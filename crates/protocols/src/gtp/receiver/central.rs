@@ -8,6 +8,7 @@ use inhaul_transport::{FlowId, Pause};
 use super::ambient::AmbientLoss;
 use super::capacities::{Capacities, INTERVAL_MIN, Times};
 use super::flow::{BINDS, Flow, Flows, Phase};
+use super::probe::PROBE;
 use crate::gtp::bound::Bound;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
@@ -292,7 +293,8 @@ impl Central {
                 true => target.mul_f64(LIMITED_ROOM).min(path),
                 false => target,
             };
-            let target = if flow.core.reliable { target } else { target.mul_f64(self.capacities.probes.part()) };
+            let probed = self.capacities.probes.is_on() && flow.ambient.is_forgiven() && !flow.core.reliable;
+            let target = if probed { target.mul_f64(PROBE) } else { target };
             let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()

@@ -23,24 +23,24 @@ impl Probes {
         self.on
     }
 
-    /// The part of what flows may have that is asked for.
-    pub(super) fn part(&self) -> f64 {
-        if self.on { PROBE } else { 1.0 }
-    }
-
-    /// An interval has ended; `forgiven`: loss is forgiven, `anew`: since this interval. Whether the next is a probe.
-    pub(super) fn on_interval(&mut self, forgiven: bool, anew: bool) -> bool {
+    /// An interval has ended; `forgiven`: loss is forgiven, `proven`: all of that was lost in probes too. Whether the
+    /// next is a probe.
+    pub(super) fn on_interval(&mut self, forgiven: bool, proven: bool) -> bool {
         self.on = false;
         if !forgiven {
             *self = Self::default();
-        } else if anew || self.gap == 0 {
+            return false;
+        }
+        if self.gap == 0 || self.gap == GAP_MAX && !proven {
             (self.left, self.gap) = (GAP_MIN, GAP_MIN);
-        } else {
-            self.left = self.left.saturating_sub(1);
-            if self.left == 0 {
-                self.gap = (2 * self.gap).min(GAP_MAX);
-                (self.left, self.on) = (self.gap, true);
-            }
+        }
+        if self.gap < GAP_MAX && proven {
+            (self.left, self.gap) = (GAP_MAX, GAP_MAX);
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.gap = if proven { GAP_MAX } else { (2 * self.gap).min(GAP_MAX / 2) };
+            (self.left, self.on) = (self.gap, true);
         }
         self.on
     }
@@ -53,12 +53,11 @@ mod tests {
     #[test]
     fn probes_come_ever_more_seldom_while_loss_is_forgiven() {
         let mut probes = Probes::default();
-        assert!(!(0..100).any(|_| probes.on_interval(false, false)), "nothing to find out");
-        probes.on_interval(true, true);
-        let at: Vec<u32> = (1..400).filter(|_| probes.on_interval(true, false)).collect();
-        assert_eq!(at, [4, 12, 28, 60, 124, 252, 380]);
-        assert!(!probes.on_interval(true, true), "what is forgiven anew is probed soon, not at once");
-        let next = (1..400).find(|_| probes.on_interval(true, false));
-        assert_eq!(next, Some(GAP_MIN));
+        assert!(!(0..100).any(|_| probes.on_interval(false, true)), "nothing to find out");
+        let at: Vec<u32> = (1..200).filter(|_| probes.on_interval(true, false)).collect();
+        assert_eq!(at, [4, 12, 28, 60, 124, 188]);
+        let at: Vec<u32> = (1..300).filter(|_| probes.on_interval(true, true)).collect();
+        assert_eq!(at, [128, 256], "what is proven is left alone for long");
+        assert_eq!((1..400).find(|_| probes.on_interval(true, false)), Some(4));
     }
 }
