@@ -2,6 +2,7 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 
+use super::probe::PROBE;
 use crate::gtp::bound::MARGIN;
 use crate::gtp::monitor::Loss;
 
@@ -15,8 +16,12 @@ pub(super) const LOWER: f64 = 0.99;
 const STANDING_PART: f64 = 0.75;
 /// ... though the margin drains this much of each second.
 const DRAIN_RATE: f64 = MARGIN;
-/// Probes show whose a loss is when so many packets were to be lost in them.
-const PROBED_MIN: f64 = 24.0;
+/// A loss is cured if a probe takes this part off it, or of what a full link would lose less, ...
+const CURED: (f64, f64) = (0.5, 0.25);
+/// ... and if chance explains that by so many standard deviations only.
+const CURE_CHANCE: f64 = 3.0;
+/// What is usual is the loss of intervals that each count for this part of the next.
+const USUAL_FADES: f64 = 0.9;
 /// Loss that a probe has cured is not forgiven for so long.
 const DISTRUSTED: Span = Span::from_secs(30);
 /// What is forgiven is another loss if it is so many times what it was.
@@ -24,14 +29,38 @@ const ANOTHER: f64 = 1.5;
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
 pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 
+/// Packets, and how many of them were lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    packets: f64,
+    lost: f64,
+}
+
+impl Tally {
+    /// What is there counts for this part from now on.
+    fn fade(&mut self, part: f64) {
+        *self = Self { packets: self.packets * part, lost: self.lost * part };
+    }
+
+    fn add(&mut self, loss: Loss) {
+        self.packets += loss.packets as f64;
+        self.lost += loss.ratio * loss.packets as f64;
+    }
+
+    fn ratio(&self) -> f64 {
+        if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
+    }
+}
+
 /// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut
 /// the loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AmbientLoss {
     pub(super) ratio: f64,
     last: Option<(f64, Bitrate)>,
-    /// Packets that were to be lost in probes of it, and those that were.
-    probed: (f64, f64),
+    /// What was lost without a probe of late, and in probes of it.
+    usual: Tally,
+    probed: Tally,
     distrusted_until: Time,
     /// Every loss counts, also by chance: gtp-2004 knows no other.
     by_the_paper: bool,
@@ -57,27 +86,41 @@ impl AmbientLoss {
         self.ratio >= LOSS_THRESHOLD && !self.by_the_paper
     }
 
-    /// Whether what is forgiven was lost in probes as well.
-    pub(super) fn is_proven(&self) -> bool {
-        self.probed.0 >= PROBED_MIN
+    /// How much less must be lost in probes for the loss to be cured, and by how much it may be less by chance.
+    fn cure(&self) -> (f64, f64) {
+        let usual = self.usual.ratio();
+        let cure = (usual * CURED.0).min((1.0 - PROBE) * (1.0 - usual) * CURED.1);
+        let chance = usual * (1.0 - usual) * (1.0 / self.usual.packets + 1.0 / self.probed.packets);
+        (cure, CURE_CHANCE * chance.sqrt())
     }
 
-    /// Loss counts from now on, whosever it is.
-    pub(super) fn distrust(&mut self, now: Time) {
-        *self = Self { distrusted_until: now + DISTRUSTED, by_the_paper: self.by_the_paper, ..Self::default() };
+    /// Whether what is forgiven was lost in probes as well.
+    pub(super) fn is_proven(&self) -> bool {
+        let (cure, chance) = self.cure();
+        self.probed.packets > 0.0 && chance <= cure
+    }
+
+    /// Loss beyond this ratio counts from now on, whosever it is.
+    pub(super) fn distrust(&mut self, now: Time, ratio: f64) {
+        let ratio = ratio.min(self.ratio);
+        *self = Self { ratio, distrusted_until: now + DISTRUSTED, by_the_paper: self.by_the_paper, ..Self::default() };
     }
 
     /// A probe has ended with this loss: what it cures is lost where queues are full.
     pub(super) fn on_probe(&mut self, now: Time, loss: Loss) {
-        let packets = loss.packets as f64;
-        self.probed.0 += self.ratio * packets;
-        self.probed.1 += loss.ratio * packets;
-        if self.is_proven() && self.probed.1 < self.probed.0 / 2.0 {
-            self.distrust(now);
-        } else if self.probed.0 > 2.0 * PROBED_MIN {
-            let part = PROBED_MIN / self.probed.0;
-            self.probed = (self.probed.0 * part, self.probed.1 * part);
+        if self.is_proven() {
+            self.probed.fade(0.5);
         }
+        self.probed.add(loss);
+        if self.is_proven() && self.probed.ratio() < self.usual.ratio() - self.cure().0 {
+            self.distrust(now, self.probed.ratio());
+        }
+    }
+
+    /// An interval without a probe has ended with this loss.
+    pub(super) fn note(&mut self, loss: Loss) {
+        self.usual.fade(USUAL_FADES);
+        self.usual.add(loss);
     }
 
     /// An interval with a loss and no queue, at a total rate. True if it shows that a cut was in vain.
@@ -93,7 +136,7 @@ impl AmbientLoss {
             && loss.ratio > before / 2.0
         {
             if loss.ratio > ANOTHER * self.ratio {
-                self.probed = (0.0, 0.0);
+                self.probed = Tally::default();
             }
             self.ratio = loss.ratio;
             in_vain = true;
@@ -175,14 +218,14 @@ mod tests {
 
     #[test]
     fn what_a_probe_cures_was_no_ambient_loss() {
-        let forgiven = AmbientLoss { ratio: 0.02, ..AmbientLoss::default() };
+        let mut forgiven = AmbientLoss { ratio: 0.02, ..AmbientLoss::default() };
+        (0..20).for_each(|_| forgiven.note(of(0.02, 5000)));
         let (mut chance, mut rivals) = (forgiven, forgiven);
-        // 16 of 800 packets are to be lost, and 4 in each of the small ones.
-        chance.on_probe(at(0), of(0.015, 800));
+        chance.on_probe(at(0), of(0.018, 5000));
         assert!(chance.is_forgiven() && chance.is_proven());
-        rivals.on_probe(at(0), of(0.0, 200));
+        rivals.on_probe(at(0), of(0.001, 200));
         assert!(rivals.is_forgiven() && !rivals.is_proven(), "it may be luck");
-        rivals.on_probe(at(0), of(0.005, 200));
+        rivals.on_probe(at(0), of(0.001, 5000));
         assert!(!rivals.is_forgiven());
         // It is not forgiven again at once.
         let half = |k: u64| Bitrate::from_mbps(1000 >> k);

@@ -274,7 +274,8 @@ impl Capacities {
             together: came_through,
             queue: if free { Span::ZERO } else { common },
             threshold,
-            lost: lost().next().is_some(),
+            // Of many flows there is always one that loses by chance.
+            lost: lost().next().is_some() && (is_common_loss || self.company.is_competing()),
             testing,
             probing: self.probes.is_on(),
         };

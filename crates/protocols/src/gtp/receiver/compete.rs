@@ -97,7 +97,7 @@ impl Flow {
     pub(super) fn enter_rivalry(&mut self, now: Time, weight: f64, came: Bitrate, lost: bool) {
         let packet = self.packet();
         if !self.ambient.is_proven() {
-            self.ambient.distrust(now);
+            self.ambient.distrust(now, 0.0);
         }
         let (rtt, base) = (self.rtt_now(), self.base_rtt());
         let packets = |rate: Bitrate, rtt: Span| rate.bytes_in(rtt) as f64 / packet as f64;

@@ -69,6 +69,9 @@ impl Judgement {
             flow.ambient.on_probe(now, seen);
         }
         let learns = !probing && interval.queue_mean < threshold;
+        if learns && !testing {
+            flow.ambient.note(seen);
+        }
         let in_vain = learns && flow.ambient.learn(now, seen, interval.total());
         let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
         Self {
