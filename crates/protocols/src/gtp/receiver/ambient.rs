@@ -61,6 +61,8 @@ pub(super) struct AmbientLoss {
     /// What was lost without a probe of late, and in probes of it.
     usual: Tally,
     probed: Tally,
+    /// Less was lost in the last probe than chance explains.
+    seems_cured: bool,
     distrusted_until: Time,
     /// Every loss counts, also by chance: gtp-2004 knows no other.
     by_the_paper: bool,
@@ -107,18 +109,28 @@ impl AmbientLoss {
     }
 
     /// A probe has ended with this loss: what it cures is lost where queues are full.
-    pub(super) fn on_probe(&mut self, now: Time, loss: Loss) {
+    pub(super) fn on_probe(&mut self, loss: Loss) {
         if self.is_proven() {
             self.probed.fade(0.5);
         }
         self.probed.add(loss);
-        if self.is_proven() && self.probed.ratio() < self.usual.ratio() - self.cure().0 {
-            self.distrust(now, self.probed.ratio());
-        }
+        self.seems_cured = self.is_proven() && self.is_cured(self.usual.ratio());
+    }
+
+    fn is_cured(&self, without: f64) -> bool {
+        self.probed.ratio() < without - self.cure().0
     }
 
     /// An interval without a probe has ended with this loss.
-    pub(super) fn note(&mut self, loss: Loss) {
+    pub(super) fn note(&mut self, now: Time, loss: Loss) {
+        if std::mem::take(&mut self.seems_cured) {
+            // Something else may have ended with the probe: then it does not come back.
+            if self.is_cured(loss.ratio) {
+                self.distrust(now, self.probed.ratio());
+            } else {
+                (self.usual, self.probed) = (Tally::default(), Tally::default());
+            }
+        }
         self.usual.fade(USUAL_FADES);
         self.usual.add(loss);
     }
@@ -219,14 +231,18 @@ mod tests {
     #[test]
     fn what_a_probe_cures_was_no_ambient_loss() {
         let mut forgiven = AmbientLoss { ratio: 0.02, ..AmbientLoss::default() };
-        (0..20).for_each(|_| forgiven.note(of(0.02, 5000)));
+        (0..20).for_each(|_| forgiven.note(at(0), of(0.02, 5000)));
         let (mut chance, mut rivals) = (forgiven, forgiven);
-        chance.on_probe(at(0), of(0.018, 5000));
+        chance.on_probe(of(0.018, 5000));
         assert!(chance.is_forgiven() && chance.is_proven());
-        rivals.on_probe(at(0), of(0.001, 200));
+        rivals.on_probe(of(0.001, 200));
         assert!(rivals.is_forgiven() && !rivals.is_proven(), "it may be luck");
-        rivals.on_probe(at(0), of(0.001, 5000));
+        rivals.on_probe(of(0.001, 5000));
+        let mut spell = rivals;
+        rivals.note(at(0), of(0.02, 5000));
         assert!(!rivals.is_forgiven());
+        spell.note(at(0), of(0.001, 5000));
+        assert!(spell.is_forgiven() && !spell.is_proven(), "it ended with the probe");
         // It is not forgiven again at once.
         let half = |k: u64| Bitrate::from_mbps(1000 >> k);
         assert!(!(0..5).any(|k| rivals.learn(at(k), of(0.02, 1000), half(k))));

@@ -129,7 +129,7 @@ impl Capacities {
     pub(super) fn on_train(&mut self, now: Time, id: FlowId, blocks: u64, flows: &mut Flows) -> Option<u64> {
         let others = sum(running(flows).map(|flow| flow.told_rate));
         // Loss that all have is the receiver's link's, and waits for who comes new.
-        let ambient = running(flows).map(|flow| flow.ambient.ratio).fold(f64::INFINITY, f64::min);
+        let ambient = running(flows).map(|flow| flow.ambient).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
         let flow = flows.get_mut(&id)?;
         flow.monitor.end_train();
         let seen = flow.monitor.dispersion();
@@ -175,8 +175,8 @@ impl Capacities {
         if !told_nothing && !told && self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
             flow.path.guess(path);
         }
-        if ambient.is_finite() {
-            flow.ambient.ratio = flow.ambient.ratio.max(ambient);
+        if let Some(ambient) = ambient.filter(|ambient| ambient.ratio > flow.ambient.ratio) {
+            flow.ambient = ambient;
         }
         flow.measured = true;
         flow.estimate_by_path();

@@ -66,11 +66,11 @@ impl Judgement {
         }
         let fresh = if testing { flow.monitor.recent_queue() } else { Span::ZERO };
         if probing {
-            flow.ambient.on_probe(now, seen);
+            flow.ambient.on_probe(seen);
         }
         let learns = !probing && interval.queue_mean < threshold;
         if learns && !testing {
-            flow.ambient.note(seen);
+            flow.ambient.note(now, seen);
         }
         let in_vain = learns && flow.ambient.learn(now, seen, interval.total());
         let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
