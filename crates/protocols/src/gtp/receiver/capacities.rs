@@ -102,6 +102,41 @@ pub(super) struct Times {
     pub(super) held: bool,
 }
 
+/// What an interval has shown of the receiver's link, as paths are judged by it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The queue that all share.
+    common: Span,
+    /// How long a queue of a path's own must be to count.
+    own_threshold: Span,
+    interval: Span,
+    /// What all flows were told.
+    asked: Bitrate,
+    /// The receiver's link is congested.
+    shared: bool,
+    alarmed: bool,
+    held: bool,
+    /// There is one flow.
+    alone: bool,
+}
+
+impl Place {
+    /// The queue that a flow sees beyond what all share, if it counts.
+    fn own_queue(&self, judged: &Judgement) -> Option<Span> {
+        Some(judged.queue.saturating_sub(self.common)).filter(|queue| *queue >= self.own_threshold)
+    }
+
+    /// The part of an interval that a queue is.
+    fn drain(&self, queue: Span) -> f64 {
+        queue.as_secs_f64() / self.interval.as_secs_f64()
+    }
+
+    /// Who asks for a little more than there is would see no queue after data was held, until the buffer overflows.
+    fn may_test(&self, bound: &Bound) -> bool {
+        !self.held || !bound.is_settled()
+    }
+}
+
 pub(super) fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
     flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running() && !flow.core.reliable)
 }
@@ -228,11 +263,6 @@ impl Capacities {
     /// together have received `wire_bytes` since the start.
     pub(super) fn discover(&mut self, times: Times, wire_bytes: u64, socket_buffer: u64, flows: &mut Flows) {
         let Times { now, active, interval, held } = times;
-        // Who asks for a little more than there is would see no queue, until the buffer overflows.
-        let may_test = |bound: &Bound| !held || !bound.is_settled();
-        if !may_test(&self.access) {
-            self.access.break_off();
-        }
         let alarmed = std::mem::take(&mut self.alarmed);
         let asked = sum(running(flows).map(|flow| flow.told_rate));
         let block = running(flows).map(|flow| u64::from(flow.core.block)).max().unwrap_or(0);
@@ -240,11 +270,14 @@ impl Capacities {
         let threshold = queue_threshold(asked, block, QUEUE_PACKETS);
         // Flows of equal rates may stay in step, and the same one always wait for the others.
         let own_threshold = queue_threshold(asked, block, QUEUE_PACKETS + count as u64 / 2);
-        let drain = |queue: Span| queue.as_secs_f64() / interval.as_secs_f64();
-        self.careful = (STEP_QUEUES * drain(threshold)).clamp(STEP.0, STEP.1);
+        if held && self.access.is_settled() {
+            self.access.break_off();
+        }
         let seen = self.judge(now, threshold, alarmed, flows);
         let common = common_queue(&seen, flows);
-        let own_queue = |judged: &Judgement| Some(judged.queue.saturating_sub(common)).filter(|q| *q >= own_threshold);
+        let mut place =
+            Place { common, own_threshold, interval, asked, shared: false, alarmed, held, alone: count == 1 };
+        self.careful = (STEP_QUEUES * place.drain(threshold)).clamp(STEP.0, STEP.1);
         // Where the window of requests bounds what is on its way, queues are of its making, and overflow nothing.
         let free = running(flows).all(Flow::overshoots_freely);
         // Loss that a cut did not cure was nobody's fault.
@@ -262,7 +295,7 @@ impl Capacities {
         let is_common_loss = count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART));
         // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a
         // queue of its own.
-        let is_tests_loss = self.access.is_testing() && lost().all(|judged| own_queue(judged).is_none());
+        let is_tests_loss = self.access.is_testing() && lost().all(|judged| place.own_queue(judged).is_none());
         let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
         let sent = whole(&seen, flows, Judgement::sent);
         let testing = self.access.is_testing() || running(flows).any(|flow| flow.path.is_testing());
@@ -279,8 +312,7 @@ impl Capacities {
             testing,
             probing: self.probes.is_on(),
         };
-        self.probe(flows);
-        if self.compete(met, drain(common), &seen, flows) {
+        if self.compete(met, place.drain(common), &seen, flows) {
             return;
         }
         if count > 1 {
@@ -292,48 +324,55 @@ impl Capacities {
             // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue
             // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
-            let capacity = if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came };
-            self.access.refute(capacity, drain(common), self.company.drain_most());
+            let capacity = if lossy { sent.mul_f64(1.0 - place.drain(common).min(1.0)) } else { came };
+            self.access.refute(capacity, place.drain(common), self.company.drain_most());
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
-            let binds = binds && may_test(&self.access);
+            let binds = binds && place.may_test(&self.access);
             if binds && free && sent >= granted.mul_f64(ACHIEVED_FREE) {
                 self.access.pass_freely();
             } else if binds && sent >= granted.mul_f64(ACHIEVED) {
                 self.access.pass(sent, self.careful);
             }
         }
-        let meetings = meetings(&seen, flows);
+        place.shared = shared;
+        self.judge_paths(place, socket_buffer, &seen, flows);
+    }
+
+    /// The same for each flow's own path.
+    fn judge_paths(&self, place: Place, socket_buffer: u64, seen: &[(FlowId, Judgement)], flows: &mut Flows) {
+        let Place { shared, alarmed, .. } = place;
+        let meetings = meetings(seen, flows);
         // Who came while the queue stood takes it for the path's delay: those who were there before see it.
-        let full: Vec<FlowId> = seen.iter().filter(|(_, j)| own_queue(j).is_some()).map(|(id, _)| *id).collect();
+        let full: Vec<FlowId> = seen.iter().filter(|(_, j)| place.own_queue(j).is_some()).map(|(id, _)| *id).collect();
         let met: Vec<FlowId> = {
             let beside =
                 |id: &FlowId| flows.get(id).is_some_and(|f| full.iter().any(|full| f.rivalry.is_companion(*full)));
             seen.iter().map(|(id, _)| *id).filter(beside).collect()
         };
-        let met_queue = |id: &FlowId| met.contains(id);
         for (id, judged) in seen {
-            let Some(flow) = flows.get_mut(&id).filter(|flow| !flow.rivalry.is_on()) else { continue };
-            flow.judge_window(socket_buffer, asked, judged.has_lost());
+            let Some(flow) = flows.get_mut(id).filter(|flow| !flow.rivalry.is_on()) else { continue };
+            flow.judge_window(socket_buffer, place.asked, judged.has_lost());
             if judged.in_vain {
                 flow.path.forgive();
             }
             let free = flow.overshoots_freely();
-            let own = own_queue(&judged).filter(|_| !free);
-            let congested = own.is_some() || judged.has_lost() || met_queue(&id);
-            let achieved = judge_use(flow, judged.interval, shared || congested, count == 1);
+            let own = place.own_queue(judged).filter(|_| !free);
+            let congested = own.is_some() || judged.has_lost() || met.contains(id);
+            let achieved = judge_use(flow, judged.interval, shared || congested, place.alone);
             if !shared && congested {
                 let lossy = own.is_some() && flow.ambient_ratio() > LOSS_THRESHOLD;
                 let capacity = match own {
-                    Some(queue) if lossy => judged.sent().mul_f64(1.0 - drain(queue).min(1.0)),
+                    Some(queue) if lossy => judged.sent().mul_f64(1.0 - place.drain(queue).min(1.0)),
                     _ => judged.capacity(own.is_some() || alarmed, flow.controller.target()),
                 };
-                let capacity = meetings.iter().find(|(met, _)| *met == id).map_or(capacity, |(_, mean)| {
+                let capacity = meetings.iter().find(|(met, _)| met == id).map_or(capacity, |(_, mean)| {
                     Bitrate::from_f64(capacity.as_f64() + TOGETHER * (mean.as_f64() - capacity.as_f64()))
                 });
-                flow.path.refute(capacity, own.map_or(0.0, drain), flow.rivalry.company.drain_most());
-            } else if !may_test(&flow.path) {
+                let unused = own.map_or(0.0, |queue| place.drain(queue));
+                flow.path.refute(capacity, unused, flow.rivalry.company.drain_most());
+            } else if !place.may_test(&flow.path) {
                 flow.path.break_off();
             } else if !shared && achieved && flow.path_binds() {
                 if free { flow.path.pass_freely() } else { flow.path.pass(judged.sent(), self.careful) }
@@ -342,8 +381,8 @@ impl Capacities {
         }
     }
 
-    /// An interval has ended: whether the next is a probe.
-    fn probe(&mut self, flows: &mut Flows) {
+    /// An interval has been judged: whether the next is a probe.
+    pub(super) fn probe(&mut self, flows: &mut Flows) {
         let probed = |flow: &&Flow| flow.ambient.is_forgiven() && !flow.rivalry.is_on() && !flow.overshoots_freely();
         let forgiven = running(flows).any(|flow| probed(&flow));
         let proven = running(flows).filter(probed).all(|flow| flow.ambient.is_proven());

@@ -229,6 +229,7 @@ impl Central {
                 let held = self.held.is_recent(now, self.interval);
                 let times = Times { now, active, interval: self.interval, held };
                 self.capacities.discover(times, wire_bytes, self.socket_buffer, flows);
+                self.capacities.probe(flows);
             }
         }
         self.schedule(now, flows);

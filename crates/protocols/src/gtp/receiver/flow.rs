@@ -10,8 +10,8 @@ use inhaul_transport::kit::{Object, Table};
 use inhaul_transport::{Expected, FlowId, FlowStats, Pause};
 
 use super::ambient::{AmbientLoss, StandingQueue};
-use super::compete::Rivalry;
 use super::requests::Outstanding;
+use super::rivalry::Rivalry;
 use super::stream::Stream;
 use crate::gtp::bound::Bound;
 use crate::gtp::controller::SingleFlowController;

@@ -10,6 +10,7 @@ mod hold;
 mod judgement;
 mod probe;
 mod requests;
+mod rivalry;
 mod shadow;
 mod stream;
 
