@@ -10,6 +10,7 @@ use super::ambient::LOSS_THRESHOLD;
 use super::company::{Company, Seen};
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
 use super::judgement::{Judgement, Look, fresh_loss, queue_threshold};
+use super::policy::Policy;
 use super::probe::Probes;
 use crate::gtp::bound::Bound;
 use crate::gtp::monitor::{Dispersion, Interval, TRAIN_SPAN_MIN};
@@ -76,6 +77,8 @@ const NOTES: usize = 512;
 pub(super) struct Capacities {
     /// C_r.
     pub(super) access: Bound,
+    /// How much is taken beside others.
+    policy: Policy,
     /// Who else is at the receiver's link.
     pub(super) company: Company,
     /// When the last interval ended, and what all flows had received by then.
@@ -146,6 +149,14 @@ pub(super) fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
 }
 
 impl Capacities {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
+    }
+
     // --- Bursts -----------------------------------------------------------------------------------------------------
 
     /// Packets of the burst that measures the path of a flow; `None` if it may have so little that there is nothing to

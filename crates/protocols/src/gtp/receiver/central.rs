@@ -8,6 +8,7 @@ use inhaul_transport::{FlowId, Pause};
 use super::ambient::AmbientLoss;
 use super::capacities::{Capacities, INTERVAL_MIN, Times};
 use super::flow::{BINDS, Flow, Flows, Phase};
+use super::policy::Policy;
 use super::probe::PROBE;
 use crate::gtp::bound::Bound;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
@@ -81,13 +82,13 @@ impl Held {
 }
 
 impl Central {
-    pub(super) fn new(control: Control, given: Option<Bitrate>, socket_buffer: u64) -> Self {
+    pub(super) fn new(control: Control, policy: Policy, given: Option<Bitrate>, socket_buffer: u64) -> Self {
         Self {
             control,
             given,
             host: None,
             socket_buffer,
-            capacities: Capacities::default(),
+            capacities: Capacities::new(policy),
             due: None,
             interval: INTERVAL_MIN,
             ended: Time::ZERO,

@@ -7,6 +7,7 @@ use super::capacities::{Capacities, judged, running, sum};
 use super::company::{DRAIN_PULSE, PULSE, Seen, Turn};
 use super::flow::{BINDS, Flow, Flows, Tick};
 use super::judgement::Judgement;
+use super::policy::Policy;
 use super::shadow::Shadow;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
@@ -35,8 +36,9 @@ impl Flow {
         (self.monitor.received_packets, self.monitor.lost_packets)
     }
 
-    /// Begins to compete, for `weight` TCP flows; `came` is what came of late, and `lost` whether some was lost.
-    pub(super) fn enter_rivalry(&mut self, now: Time, weight: f64, came: Bitrate, lost: bool) {
+    /// Begins to compete, for this part of what the policy gives a data set; `came` is what came of late, and `lost`
+    /// whether some was lost.
+    pub(super) fn enter_rivalry(&mut self, now: Time, (policy, part): (Policy, f64), came: Bitrate, lost: bool) {
         let packet = self.packet();
         if !self.ambient.is_proven() {
             self.ambient.distrust(now, 0.0);
@@ -45,7 +47,9 @@ impl Flow {
         let packets = |rate: Bitrate, rtt: Span| rate.bytes_in(rtt) as f64 / packet as f64;
         let kept = self.rivalry.kept.filter(|(at, _)| now.since(*at) <= WINDOW_KEPT).map_or(0.0, |(_, window)| window);
         let window = packets(self.rivalry.calm, base).max(packets(came, rtt)).max(kept);
-        let mut shadow = Shadow::new(now, window, weight, self.seen());
+        // Who wants little gives the rest back at once.
+        let window = window * policy.weight().min(1.0);
+        let mut shadow = Shadow::new(now, window, part * policy.weight(), self.seen());
         if lost {
             shadow.cut(now, rtt, self.reorder_window());
         }
@@ -179,7 +183,7 @@ impl Capacities {
                 probing: self.probes.is_on(),
             });
             match turn {
-                Turn::Enter => flow.enter_rivalry(now, 1.0, came, judged.has_lost()),
+                Turn::Enter => flow.enter_rivalry(now, (self.policy(), 1.0), came, judged.has_lost()),
                 Turn::Leave { full } => {
                     flow.leave_rivalry(now);
                     if full {
@@ -207,7 +211,7 @@ impl Capacities {
         for (id, flow) in flows.awake_mut().filter(|(_, flow)| new(flow)) {
             let brothers = objects.iter().filter(|object| **object == flow.core.join.object).count();
             let came = judged(seen, id).map(|judged| judged.delivered).or(usual).unwrap_or(flow.told_rate);
-            flow.enter_rivalry(now, 1.0 / brothers.max(1) as f64, came, lost);
+            flow.enter_rivalry(now, (self.policy(), 1.0 / brothers.max(1) as f64), came, lost);
         }
     }
 }

@@ -8,6 +8,7 @@ mod compete;
 mod flow;
 mod hold;
 mod judgement;
+mod policy;
 mod probe;
 mod requests;
 mod rivalry;
@@ -27,6 +28,7 @@ use central::Central;
 pub(super) use central::Control;
 use flow::{Flow, Phase};
 use hold::Outlook;
+pub(super) use policy::Policy;
 use requests::Arrival;
 
 /// All flows of a host that fetches.
@@ -43,9 +45,9 @@ pub(super) struct Gtp {
 
 impl Gtp {
     /// A receiver's central control.
-    pub(super) fn new(config: &EndpointConfig, control: Control) -> Self {
+    pub(super) fn new(config: &EndpointConfig, control: Control, policy: Policy) -> Self {
         Self {
-            central: Central::new(control, config.host_rate, config.socket_buffer_bytes),
+            central: Central::new(control, policy, config.host_rate, config.socket_buffer_bytes),
             outlook: Outlook::default(),
             socket_buffer: config.socket_buffer_bytes,
             wire_bytes: 0,

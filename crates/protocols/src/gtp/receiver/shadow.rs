@@ -40,8 +40,10 @@ pub(super) struct Shadow {
     /// What the flow had received and lost when this was fed last, in packets.
     fed: (u64, u64),
     fed_at: Time,
-    /// Losses before this belong to the last cut.
+    /// Losses before this belong to the last congestion.
     deaf_until: Time,
+    /// Congestions that none of the TCP flows has been cut for.
+    spared: f64,
 }
 
 impl Shadow {
@@ -54,6 +56,7 @@ impl Shadow {
             fed: seen,
             fed_at: now,
             deaf_until: Time::ZERO,
+            spared: 0.0,
         }
     }
 
@@ -101,8 +104,14 @@ impl Shadow {
         if now < self.deaf_until {
             return false;
         }
-        self.window = self.law.reduce(now, self.window).max(WINDOW_MIN);
         self.deaf_until = now + rtt.mul_f64(SAME_EVENT_RTTS) + reorder;
+        // Of several TCP flows one loses at a time; here all are cut, but as much more seldom.
+        self.spared += 1.0;
+        if self.spared < self.weight {
+            return false;
+        }
+        self.spared = 0.0;
+        self.window = self.law.reduce(now, self.window).max(WINDOW_MIN);
         true
     }
 }
@@ -167,6 +176,17 @@ mod tests {
             drive.shadow.feed(drive.now, fed, false, RTT, REORDER, false);
         }
         assert_eq!(drive.shadow.window(), 100.0);
+    }
+
+    #[test]
+    fn a_window_of_two_flows_is_cut_every_second_time() {
+        let mut drive = Drive::new(200.0, 2.0);
+        assert!(!drive.rtt(1));
+        assert!(drive.shadow.window() >= 200.0);
+        assert!(!drive.rtt(1), "of the same congestion");
+        assert!(drive.rtt(1));
+        assert!(drive.shadow.window() < 145.0);
+        assert!(!drive.rtt(0) && !drive.rtt(1), "spared again");
     }
 
     #[test]
