@@ -1,5 +1,6 @@
 //! The laboratory as its users see it.
 
+mod company;
 mod experiments;
 mod kernel_laws;
 mod runs;

@@ -11,7 +11,7 @@ use inhaul_base::Bitrate;
 /// What is asked for stays this far below what came through when more was refuted.
 pub const MARGIN: f64 = 0.01;
 /// Most that is left unused to drain a queue that stood.
-const DRAIN_MAX: f64 = 0.05;
+pub(super) const DRAIN_MAX: f64 = 0.05;
 /// Steps double up to this.
 const STEP_MAX: f64 = 0.25;
 /// First step where the bound is a guess, or somebody has left: so many careful ones, within these parts of the bound.
@@ -88,7 +88,7 @@ impl Bound {
 
     /// More than `came` does not come through; `drain` is the part of an interval by which the queue that stood is
     /// longer than it should be.
-    pub fn refute(&mut self, came: Bitrate, drain: f64) {
+    pub fn refute(&mut self, came: Bitrate, drain: f64, most: f64) {
         let came = came.max(FLOOR);
         let is_same = self.cap.is_some_and(|cap| (came.as_f64() / cap.as_f64() - 1.0).abs() < SAME);
         let fell = !is_same && Some(came) < self.cap && self.passes >= PROVEN_MIN;
@@ -106,7 +106,7 @@ impl Bound {
             (self.hold, self.wait) = (1, 0);
         }
         (self.step, self.passes) = (0.0, 0);
-        self.drain = drain.clamp(0.0, DRAIN_MAX);
+        self.drain = drain.clamp(0.0, most);
         self.cap = Some(came);
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let step = |_| {
             let asked = bound.limit().unwrap();
             if asked > capacity {
-                bound.refute(capacity, 0.0);
+                bound.refute(capacity, 0.0, DRAIN_MAX);
             } else {
                 bound.pass(asked, CAREFUL);
             }
@@ -220,20 +220,20 @@ mod tests {
     #[test]
     fn refute_leaves_room_to_drain_a_queue_until_it_has() {
         let mut bound = guessed(1_000);
-        bound.refute(Bitrate::from_mbps(1_000), 0.02);
+        bound.refute(Bitrate::from_mbps(1_000), 0.02, DRAIN_MAX);
         assert_eq!(mbps(bound.limit()), 970);
         bound.pass(Bitrate::from_mbps(970), CAREFUL);
         assert_eq!(mbps(bound.limit()), 990);
-        bound.refute(Bitrate::from_mbps(1_000), 7.0);
+        bound.refute(Bitrate::from_mbps(1_000), 7.0, DRAIN_MAX);
         assert_eq!(mbps(bound.limit()), 940, "not for ever so long a queue");
     }
 
     #[test]
     fn refute_tries_what_came_through_for_long_again_soon_and_no_more() {
         let mut bound = guessed(1_000);
-        bound.refute(Bitrate::from_mbps(1_000), 0.0);
+        bound.refute(Bitrate::from_mbps(1_000), 0.0, DRAIN_MAX);
         (0..4).for_each(|_| bound.pass(Bitrate::from_mbps(990), CAREFUL));
-        bound.refute(Bitrate::from_mbps(700), 0.0);
+        bound.refute(Bitrate::from_mbps(700), 0.0, DRAIN_MAX);
         let asked = meet(&mut bound, 1_000, 12);
         let back = asked.iter().position(|asked| *asked > 950).unwrap();
         assert!(back < 9 && asked[..=back].iter().all(|asked| *asked <= 1_000), "{asked:?}");
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn pass_freely_gets_the_bound_out_of_the_way() {
         let mut bound = guessed(100);
-        bound.refute(Bitrate::from_mbps(100), 0.02);
+        bound.refute(Bitrate::from_mbps(100), 0.02, DRAIN_MAX);
         (0..6).for_each(|_| bound.pass_freely());
         assert_eq!(mbps(bound.limit()), 1_128);
     }
@@ -262,8 +262,8 @@ mod tests {
     #[test]
     fn forgive_goes_back_to_before_the_fall() {
         let mut bound = guessed(1_000);
-        bound.refute(Bitrate::from_mbps(800), 0.0);
-        bound.refute(Bitrate::from_mbps(600), 0.0);
+        bound.refute(Bitrate::from_mbps(800), 0.0, DRAIN_MAX);
+        bound.refute(Bitrate::from_mbps(600), 0.0, DRAIN_MAX);
         bound.forgive();
         assert_eq!(mbps(bound.limit()), 990);
     }
@@ -279,7 +279,7 @@ mod tests {
             for (what, rate, part) in steps {
                 let rate = Bitrate::from_mbps(rate);
                 match what {
-                    0 => bound.refute(rate, part),
+                    0 => bound.refute(rate, part, DRAIN_MAX),
                     1 => bound.pass(bound.limit().unwrap_or(rate), CAREFUL),
                     2 => bound.doubt(CAREFUL),
                     3 => bound.forgive(),

@@ -19,7 +19,7 @@ pub use estimator::CapacityEstimator;
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_SPAN_MIN};
 
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
-use receiver::{Control, GtpReceiver};
+use receiver::{Control, GtpReceiver, Policy};
 use sender::GtpSender;
 
 /// The registry entry.
@@ -28,43 +28,60 @@ pub const PROTOCOL: Protocol = Protocol {
     summary: "Group Transport Protocol: the receiver asks many senders at once and shares its capacity max-min fairly",
     channels: Channels::DatagramsAndControl,
     offloads: Offloads::Any,
-    parameters: &[Parameter {
-        name: "control",
-        unit: "default | paper",
-        default: "default",
-        summary: "'paper' is gtp-2004 to the letter and needs the receiver's capacity; 'default' finds capacities by itself",
-    }],
+    parameters: &[
+        Parameter {
+            name: "control",
+            unit: "default | paper",
+            default: "default",
+            summary: "'paper' is gtp-2004 to the letter and needs the receiver's capacity; 'default' finds capacities by itself",
+        },
+        Parameter {
+            name: "policy",
+            unit: "fair | high | low",
+            default: "fair",
+            summary: "beside others' traffic a data set takes what one TCP flow would (fair), what two would (high), or next to nothing (low); for 'default' control",
+        },
+    ],
     colour: "#1b6ca8",
     predict: None,
     build,
 };
 
 fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError> {
-    let mut control = Control::Discover;
+    let (mut control, mut policy) = (Control::Discover, Policy::default());
     for (name, value) in &config.parameters {
-        if name != "control" {
-            return Err(SetupError::UnknownParameter { protocol: "gtp", name: name.clone(), known: "control".into() });
+        match name.as_str() {
+            "control" => {
+                control = match value.as_str() {
+                    "default" => Control::Discover,
+                    "paper" => Control::Paper,
+                    _ => return Err(bad_value("control", value, "default or paper")),
+                };
+            }
+            "policy" => {
+                policy = Policy::named(value).ok_or_else(|| bad_value("policy", value, "fair, high or low"))?;
+            }
+            _ => {
+                let known = "control, policy".into();
+                return Err(SetupError::UnknownParameter { protocol: "gtp", name: name.clone(), known });
+            }
         }
-        control = match value.as_str() {
-            "default" => Control::Discover,
-            "paper" => Control::Paper,
-            _ => return Err(bad_control(value, "default or paper")),
-        };
     }
     if config.role == Role::Sender {
         return Ok(Box::new(GtpSender::new(sender::Gtp::new(config), config)));
     }
     if control == Control::Paper && config.host_rate.is_none() {
-        return Err(bad_control(
+        return Err(bad_value(
+            "control",
             "paper",
             "it takes the receiver's capacity as known, so a receive rate must be given too",
         ));
     }
-    Ok(Box::new(GtpReceiver::new(receiver::Gtp::new(config, control))))
+    Ok(Box::new(GtpReceiver::new(receiver::Gtp::new(config, control, policy))))
 }
 
-fn bad_control(value: &str, expected: &'static str) -> SetupError {
-    SetupError::BadValue { protocol: "gtp", name: "control", value: value.into(), expected }
+fn bad_value(name: &'static str, value: &str, expected: &'static str) -> SetupError {
+    SetupError::BadValue { protocol: "gtp", name, value: value.into(), expected }
 }
 
 #[cfg(test)]
@@ -77,6 +94,9 @@ mod tests {
         config.parameters = vec![("control".into(), "paper".into())];
         let error = build(&config).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error.contains("receive rate must be given"), "{error}");
+        config.parameters = vec![("policy".into(), "rude".into())];
+        let error = build(&config).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("fair, high or low"), "{error}");
         config.parameters = vec![("speed".into(), "fast".into())];
         assert!(matches!(build(&config).err(), Some(SetupError::UnknownParameter { .. })));
     }

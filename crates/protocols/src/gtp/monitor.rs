@@ -291,6 +291,15 @@ impl SingleFlowMonitor {
         self.base_delay.sample(self.judged, base.saturating_add(i64::try_from(queue.as_nanos()).unwrap_or(i64::MAX)));
     }
 
+    /// What is known of the path without a queue stays known: a queue stands, and hides it.
+    pub fn keep_base(&mut self, now: Time) {
+        for base in [&mut self.base_delay, &mut self.base_rtt] {
+            if let Some(least) = base.get() {
+                base.sample(now, least);
+            }
+        }
+    }
+
     /// Loss, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there
     /// was nothing.
     pub fn take_rtt_loss(&mut self, now: Time) -> Option<Loss> {

@@ -2,6 +2,7 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 
+use super::probe::PROBE;
 use crate::gtp::bound::MARGIN;
 use crate::gtp::monitor::Loss;
 
@@ -15,8 +16,41 @@ pub(super) const LOWER: f64 = 0.99;
 const STANDING_PART: f64 = 0.75;
 /// ... though the margin drains this much of each second.
 const DRAIN_RATE: f64 = MARGIN;
+/// A loss is cured if a probe takes this part off it, or of what a full link would lose less, ...
+const CURED: (f64, f64) = (0.5, 0.25);
+/// ... and if chance explains that by so many standard deviations only.
+const CURE_CHANCE: f64 = 3.0;
+/// What is usual is the loss of intervals that each count for this part of the next.
+const USUAL_FADES: f64 = 0.9;
+/// Loss that a probe has cured is not forgiven for so long.
+const DISTRUSTED: Span = Span::from_secs(30);
+/// What is forgiven is another loss if it is so many times what it was.
+const ANOTHER: f64 = 1.5;
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
 pub(super) const LOSS_THRESHOLD: f64 = 0.005;
+
+/// Packets, and how many of them were lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    packets: f64,
+    lost: f64,
+}
+
+impl Tally {
+    /// What is there counts for this part from now on.
+    fn fade(&mut self, part: f64) {
+        *self = Self { packets: self.packets * part, lost: self.lost * part };
+    }
+
+    fn add(&mut self, loss: Loss) {
+        self.packets += loss.packets as f64;
+        self.lost += loss.ratio * loss.packets as f64;
+    }
+
+    fn ratio(&self) -> f64 {
+        if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
+    }
+}
 
 /// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut
 /// the loss.
@@ -24,6 +58,12 @@ pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 pub(super) struct AmbientLoss {
     pub(super) ratio: f64,
     last: Option<(f64, Bitrate)>,
+    /// What was lost without a probe of late, and in probes of it.
+    usual: Tally,
+    probed: Tally,
+    /// Less was lost in the last probe than chance explains.
+    seems_cured: bool,
+    distrusted_until: Time,
     /// Every loss counts, also by chance: gtp-2004 knows no other.
     by_the_paper: bool,
 }
@@ -43,16 +83,73 @@ impl AmbientLoss {
         (loss.ratio - self.ratio - chance).max(0.0)
     }
 
+    /// Whether so much is forgiven that it must be known whose it is.
+    pub(super) fn is_forgiven(&self) -> bool {
+        self.ratio >= LOSS_THRESHOLD && !self.by_the_paper
+    }
+
+    /// How much less must be lost in probes for the loss to be cured, and by how much it may be less by chance.
+    fn cure(&self) -> (f64, f64) {
+        let usual = self.usual.ratio();
+        let cure = (usual * CURED.0).min((1.0 - PROBE) * (1.0 - usual) * CURED.1);
+        let chance = usual * (1.0 - usual) * (1.0 / self.usual.packets + 1.0 / self.probed.packets);
+        (cure, CURE_CHANCE * chance.sqrt())
+    }
+
+    /// Whether what is forgiven was lost in probes as well.
+    pub(super) fn is_proven(&self) -> bool {
+        let (cure, chance) = self.cure();
+        self.probed.packets > 0.0 && chance <= cure
+    }
+
+    /// Loss beyond this ratio counts from now on, whosever it is.
+    pub(super) fn distrust(&mut self, now: Time, ratio: f64) {
+        let ratio = ratio.min(self.ratio);
+        *self = Self { ratio, distrusted_until: now + DISTRUSTED, by_the_paper: self.by_the_paper, ..Self::default() };
+    }
+
+    /// A probe has ended with this loss: what it cures is lost where queues are full.
+    pub(super) fn on_probe(&mut self, loss: Loss) {
+        if self.is_proven() {
+            self.probed.fade(0.5);
+        }
+        self.probed.add(loss);
+        self.seems_cured = self.is_proven() && self.is_cured(self.usual.ratio());
+    }
+
+    fn is_cured(&self, without: f64) -> bool {
+        self.probed.ratio() < without - self.cure().0
+    }
+
+    /// An interval without a probe has ended with this loss.
+    pub(super) fn note(&mut self, now: Time, loss: Loss) {
+        if std::mem::take(&mut self.seems_cured) {
+            // Something else may have ended with the probe: then it does not come back.
+            if self.is_cured(loss.ratio) {
+                self.distrust(now, self.probed.ratio());
+            } else {
+                (self.usual, self.probed) = (Tally::default(), Tally::default());
+            }
+        }
+        self.usual.fade(USUAL_FADES);
+        self.usual.add(loss);
+    }
+
     /// An interval with a loss and no queue, at a total rate. True if it shows that a cut was in vain.
-    pub(super) fn learn(&mut self, loss: Loss, rate: Bitrate) -> bool {
+    pub(super) fn learn(&mut self, now: Time, loss: Loss, rate: Bitrate) -> bool {
         let excess = self.excess(loss);
         let mut in_vain = false;
         if loss.ratio < self.ratio {
             self.ratio += (loss.ratio - self.ratio) * HEALS;
+        } else if now < self.distrusted_until {
+            return false;
         } else if let Some((before, at)) = self.last
             && rate < at.mul_f64(LOWER)
             && loss.ratio > before / 2.0
         {
+            if loss.ratio > ANOTHER * self.ratio {
+                self.probed = Tally::default();
+            }
             self.ratio = loss.ratio;
             in_vain = true;
         } else if excess < LOSS_THRESHOLD && self.ratio > LOSS_THRESHOLD {
@@ -114,21 +211,42 @@ mod tests {
     fn ambient_loss_is_what_a_lower_rate_does_not_cure() {
         let mut ambient = AmbientLoss::default();
         let (loss, much) = (of(0.05, 10_000), of(0.2, 10_000));
-        assert!(!ambient.learn(loss, Bitrate::from_mbps(1000)));
-        assert!(ambient.learn(loss, Bitrate::from_mbps(980)), "the cut was in vain");
+        assert!(!ambient.learn(at(0), loss, Bitrate::from_mbps(1000)));
+        assert!(ambient.learn(at(0), loss, Bitrate::from_mbps(980)), "the cut was in vain");
         assert_eq!(ambient.excess(loss), 0.0);
         assert!(ambient.excess(much) > 0.1);
         // It heals, but one good interval may be luck.
-        ambient.learn(of(0.0, 10_000), Bitrate::from_mbps(980));
+        ambient.learn(at(0), of(0.0, 10_000), Bitrate::from_mbps(980));
         assert!((ambient.ratio - 0.05 * 0.875).abs() < 1e-12);
     }
 
     #[test]
     fn ambient_loss_is_not_learnt_from_loss_that_a_lower_rate_cures() {
         let mut ambient = AmbientLoss::default();
-        ambient.learn(of(0.05, 10_000), Bitrate::from_mbps(1000));
-        assert!(!ambient.learn(of(0.01, 10_000), Bitrate::from_mbps(980)));
+        ambient.learn(at(0), of(0.05, 10_000), Bitrate::from_mbps(1000));
+        assert!(!ambient.learn(at(0), of(0.01, 10_000), Bitrate::from_mbps(980)));
         assert_eq!(ambient.ratio, 0.0);
+    }
+
+    #[test]
+    fn what_a_probe_cures_was_no_ambient_loss() {
+        let mut forgiven = AmbientLoss { ratio: 0.02, ..AmbientLoss::default() };
+        (0..20).for_each(|_| forgiven.note(at(0), of(0.02, 5000)));
+        let (mut chance, mut rivals) = (forgiven, forgiven);
+        chance.on_probe(of(0.018, 5000));
+        assert!(chance.is_forgiven() && chance.is_proven());
+        rivals.on_probe(of(0.001, 200));
+        assert!(rivals.is_forgiven() && !rivals.is_proven(), "it may be luck");
+        rivals.on_probe(of(0.001, 5000));
+        let mut spell = rivals;
+        rivals.note(at(0), of(0.02, 5000));
+        assert!(!rivals.is_forgiven());
+        spell.note(at(0), of(0.001, 5000));
+        assert!(spell.is_forgiven() && !spell.is_proven(), "it ended with the probe");
+        // It is not forgiven again at once.
+        let half = |k: u64| Bitrate::from_mbps(1000 >> k);
+        assert!(!(0..5).any(|k| rivals.learn(at(k), of(0.02, 1000), half(k))));
+        assert!((30_000..30_005).any(|k| rivals.learn(at(k), of(0.02, 1000), half(k - 30_000))));
     }
 
     #[test]

@@ -7,8 +7,11 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
 use super::ambient::LOSS_THRESHOLD;
+use super::company::{Company, Seen};
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
-use super::judgement::{Judgement, fresh_loss, queue_threshold};
+use super::judgement::{Judgement, Look, fresh_loss, queue_threshold};
+use super::policy::Policy;
+use super::probe::Probes;
 use crate::gtp::bound::Bound;
 use crate::gtp::monitor::{Dispersion, Interval, TRAIN_SPAN_MIN};
 use crate::gtp::wire::RATE_MAX;
@@ -60,6 +63,8 @@ const SLOWED_MAX: f64 = 4.0;
 const UNBOUND: f64 = 0.9;
 /// It is one when it has fallen short so many times in a row.
 const LIMITED_AFTER: u32 = 2;
+/// Flows that share a place on their way come closer by this part of what is between them, each time it is full.
+const TOGETHER: f64 = 0.3;
 /// A rate of arrival is that of so many packets at least.
 const ARRIVED_PACKETS: u64 = 64;
 /// What has arrived is noted so often ...
@@ -72,8 +77,16 @@ const NOTES: usize = 512;
 pub(super) struct Capacities {
     /// C_r.
     pub(super) access: Bound,
+    /// How much is taken beside others.
+    policy: Policy,
+    /// Who else is at the receiver's link.
+    pub(super) company: Company,
+    /// When the last interval ended, and what all flows had received by then.
+    ended: (Time, u64),
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
+    /// Whether what is forgiven is lost whatever the rate.
+    pub(super) probes: Probes,
     /// The first step of a test.
     careful: f64,
     /// A flow's loss over a single RTT was high: what came before it does not count.
@@ -92,15 +105,58 @@ pub(super) struct Times {
     pub(super) held: bool,
 }
 
-fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
+/// What an interval has shown of the receiver's link, as paths are judged by it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The queue that all share.
+    common: Span,
+    /// How long a queue of a path's own must be to count.
+    own_threshold: Span,
+    interval: Span,
+    /// What all flows were told.
+    asked: Bitrate,
+    /// The receiver's link is congested.
+    shared: bool,
+    alarmed: bool,
+    held: bool,
+    /// There is one flow.
+    alone: bool,
+}
+
+impl Place {
+    /// The queue that a flow sees beyond what all share, if it counts.
+    fn own_queue(&self, judged: &Judgement) -> Option<Span> {
+        Some(judged.queue.saturating_sub(self.common)).filter(|queue| *queue >= self.own_threshold)
+    }
+
+    /// The part of an interval that a queue is.
+    fn drain(&self, queue: Span) -> f64 {
+        queue.as_secs_f64() / self.interval.as_secs_f64()
+    }
+
+    /// Who asks for a little more than there is would see no queue after data was held, until the buffer overflows.
+    fn may_test(&self, bound: &Bound) -> bool {
+        !self.held || !bound.is_settled()
+    }
+}
+
+pub(super) fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
     flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running() && !flow.core.reliable)
 }
 
-fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
+pub(super) fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
     rates.fold(Bitrate::ZERO, Bitrate::saturating_add)
 }
 
 impl Capacities {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
+    }
+
     // --- Bursts -----------------------------------------------------------------------------------------------------
 
     /// Packets of the burst that measures the path of a flow; `None` if it may have so little that there is nothing to
@@ -119,7 +175,7 @@ impl Capacities {
     pub(super) fn on_train(&mut self, now: Time, id: FlowId, blocks: u64, flows: &mut Flows) -> Option<u64> {
         let others = sum(running(flows).map(|flow| flow.told_rate));
         // Loss that all have is the receiver's link's, and waits for who comes new.
-        let ambient = running(flows).map(|flow| flow.ambient.ratio).fold(f64::INFINITY, f64::min);
+        let ambient = running(flows).map(|flow| flow.ambient).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
         let flow = flows.get_mut(&id)?;
         flow.monitor.end_train();
         let seen = flow.monitor.dispersion();
@@ -165,8 +221,8 @@ impl Capacities {
         if !told_nothing && !told && self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
             flow.path.guess(path);
         }
-        if ambient.is_finite() {
-            flow.ambient.ratio = flow.ambient.ratio.max(ambient);
+        if let Some(ambient) = ambient.filter(|ambient| ambient.ratio > flow.ambient.ratio) {
+            flow.ambient = ambient;
         }
         flow.measured = true;
         flow.estimate_by_path();
@@ -218,11 +274,6 @@ impl Capacities {
     /// together have received `wire_bytes` since the start.
     pub(super) fn discover(&mut self, times: Times, wire_bytes: u64, socket_buffer: u64, flows: &mut Flows) {
         let Times { now, active, interval, held } = times;
-        // Who asks for a little more than there is would see no queue, until the buffer overflows.
-        let may_test = |bound: &Bound| !held || !bound.is_settled();
-        if !may_test(&self.access) {
-            self.access.break_off();
-        }
         let alarmed = std::mem::take(&mut self.alarmed);
         let asked = sum(running(flows).map(|flow| flow.told_rate));
         let block = running(flows).map(|flow| u64::from(flow.core.block)).max().unwrap_or(0);
@@ -230,11 +281,14 @@ impl Capacities {
         let threshold = queue_threshold(asked, block, QUEUE_PACKETS);
         // Flows of equal rates may stay in step, and the same one always wait for the others.
         let own_threshold = queue_threshold(asked, block, QUEUE_PACKETS + count as u64 / 2);
-        let drain = |queue: Span| queue.as_secs_f64() / interval.as_secs_f64();
-        self.careful = (STEP_QUEUES * drain(threshold)).clamp(STEP.0, STEP.1);
+        if held && self.access.is_settled() {
+            self.access.break_off();
+        }
         let seen = self.judge(now, threshold, alarmed, flows);
         let common = common_queue(&seen, flows);
-        let own_queue = |judged: &Judgement| Some(judged.queue.saturating_sub(common)).filter(|q| *q >= own_threshold);
+        let mut place =
+            Place { common, own_threshold, interval, asked, shared: false, alarmed, held, alone: count == 1 };
+        self.careful = (STEP_QUEUES * place.drain(threshold)).clamp(STEP.0, STEP.1);
         // Where the window of requests bounds what is on its way, queues are of its making, and overflow nothing.
         let free = running(flows).all(Flow::overshoots_freely);
         // Loss that a cut did not cure was nobody's fault.
@@ -242,50 +296,94 @@ impl Capacities {
         if in_vain > 0 && 2 * in_vain >= seen.len() {
             self.access.forgive();
         }
-        let lost = || seen.iter().map(|(_, judged)| judged).filter(|judged| judged.has_lost());
-        let losing = || running(flows).filter(|flow| fresh_loss(flow) >= HINT);
+        // What is lost where a flow competes with others is its path's.
+        let at_receiver = |id: &FlowId| flows.get(id).is_none_or(|flow| !flow.rivalry.is_on_path());
+        let lost = || {
+            seen.iter().filter(|(id, _)| at_receiver(id)).map(|(_, judged)| judged).filter(|judged| judged.has_lost())
+        };
+        let losing = || running(flows).filter(|flow| !flow.rivalry.is_on_path() && fresh_loss(flow) >= HINT);
         let losing_rate = sum(losing().map(|flow| flow.told_rate));
         let is_common_loss = count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART));
         // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a
         // queue of its own.
-        let is_tests_loss = self.access.is_testing() && lost().all(|judged| own_queue(judged).is_none());
+        let is_tests_loss = self.access.is_testing() && lost().all(|judged| place.own_queue(judged).is_none());
         let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
         let sent = whole(&seen, flows, Judgement::sent);
+        let testing = self.access.is_testing() || running(flows).any(|flow| flow.path.is_testing());
+        let came_through = self.arrived_since(active, wire_bytes, flows);
+        let met = Seen {
+            now,
+            sent: came_through.mul_f64(1.0 / (1.0 - lost_part(&seen))),
+            came: came_through,
+            together: came_through,
+            queue: if free { Span::ZERO } else { common },
+            threshold,
+            // Of many flows there is always one that loses by chance.
+            lost: lost().next().is_some() && (is_common_loss || self.company.is_competing()),
+            testing,
+            probing: self.probes.is_on(),
+        };
+        if self.compete(met, place.drain(common), &seen, flows) {
+            return;
+        }
+        if count > 1 {
+            let queue = |judged: &Judgement| if free { Span::ZERO } else { judged.queue.saturating_sub(common) };
+            self.compete_on_paths(now, own_threshold, interval, queue, &seen, flows);
+        }
         if shared {
             let came = self.came(active, wire_bytes, interval, alarmed, &seen, flows);
             // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue
             // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
-            let capacity = if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came };
-            self.access.refute(capacity, drain(common));
+            let capacity = if lossy { sent.mul_f64(1.0 - place.drain(common).min(1.0)) } else { came };
+            self.access.refute(capacity, place.drain(common), self.company.drain_most());
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
-            let binds = binds && may_test(&self.access);
+            let binds = binds && place.may_test(&self.access);
             if binds && free && sent >= granted.mul_f64(ACHIEVED_FREE) {
                 self.access.pass_freely();
             } else if binds && sent >= granted.mul_f64(ACHIEVED) {
                 self.access.pass(sent, self.careful);
             }
         }
+        place.shared = shared;
+        self.judge_paths(place, socket_buffer, &seen, flows);
+    }
+
+    /// The same for each flow's own path.
+    fn judge_paths(&self, place: Place, socket_buffer: u64, seen: &[(FlowId, Judgement)], flows: &mut Flows) {
+        let Place { shared, alarmed, .. } = place;
+        let meetings = meetings(seen, flows);
+        // Who came while the queue stood takes it for the path's delay: those who were there before see it.
+        let full: Vec<FlowId> = seen.iter().filter(|(_, j)| place.own_queue(j).is_some()).map(|(id, _)| *id).collect();
+        let met: Vec<FlowId> = {
+            let beside =
+                |id: &FlowId| flows.get(id).is_some_and(|f| full.iter().any(|full| f.rivalry.is_companion(*full)));
+            seen.iter().map(|(id, _)| *id).filter(beside).collect()
+        };
         for (id, judged) in seen {
-            let Some(flow) = flows.get_mut(&id) else { continue };
-            flow.judge_window(socket_buffer, asked, judged.has_lost());
+            let Some(flow) = flows.get_mut(id).filter(|flow| !flow.rivalry.is_on()) else { continue };
+            flow.judge_window(socket_buffer, place.asked, judged.has_lost());
             if judged.in_vain {
                 flow.path.forgive();
             }
             let free = flow.overshoots_freely();
-            let own = own_queue(&judged).filter(|_| !free);
-            let congested = own.is_some() || judged.has_lost();
-            let achieved = judge_use(flow, judged.interval, shared || congested, count == 1);
+            let own = place.own_queue(judged).filter(|_| !free);
+            let congested = own.is_some() || judged.has_lost() || met.contains(id);
+            let achieved = judge_use(flow, judged.interval, shared || congested, place.alone);
             if !shared && congested {
                 let lossy = own.is_some() && flow.ambient_ratio() > LOSS_THRESHOLD;
                 let capacity = match own {
-                    Some(queue) if lossy => judged.sent().mul_f64(1.0 - drain(queue).min(1.0)),
+                    Some(queue) if lossy => judged.sent().mul_f64(1.0 - place.drain(queue).min(1.0)),
                     _ => judged.capacity(own.is_some() || alarmed, flow.controller.target()),
                 };
-                flow.path.refute(capacity, own.map_or(0.0, drain));
-            } else if !may_test(&flow.path) {
+                let capacity = meetings.iter().find(|(met, _)| met == id).map_or(capacity, |(_, mean)| {
+                    Bitrate::from_f64(capacity.as_f64() + TOGETHER * (mean.as_f64() - capacity.as_f64()))
+                });
+                let unused = own.map_or(0.0, |queue| place.drain(queue));
+                flow.path.refute(capacity, unused, flow.rivalry.company.drain_most());
+            } else if !place.may_test(&flow.path) {
                 flow.path.break_off();
             } else if !shared && achieved && flow.path_binds() {
                 if free { flow.path.pass_freely() } else { flow.path.pass(judged.sent(), self.careful) }
@@ -294,13 +392,33 @@ impl Capacities {
         }
     }
 
+    /// An interval has been judged: whether the next is a probe.
+    pub(super) fn probe(&mut self, flows: &mut Flows) {
+        let probed = |flow: &&Flow| flow.ambient.is_forgiven() && !flow.rivalry.is_on() && !flow.overshoots_freely();
+        let forgiven = running(flows).any(|flow| probed(&flow));
+        let proven = running(flows).filter(probed).all(|flow| flow.ambient.is_proven());
+        if self.probes.on_interval(forgiven, proven) {
+            self.access.break_off();
+            flows.awake_mut().for_each(|(_, flow)| flow.path.break_off());
+        }
+    }
+
+    /// The rate at which all flows received since the last interval's end, counted as a sending rate.
+    fn arrived_since(&mut self, now: Time, wire_bytes: u64, flows: &Flows) -> Bitrate {
+        let (at, bytes) = std::mem::replace(&mut self.ended, (now, wire_bytes));
+        let rate = Bitrate::of(wire_bytes.saturating_sub(bytes), now.since(at).max(Span::from_micros(1)));
+        rate.mul_f64(1.0 / (1.0 - ambient_part(flows)))
+    }
+
     /// Judges each flow that can be, in the order of their numbers.
     fn judge(&self, now: Time, threshold: Span, alarmed: bool, flows: &mut Flows) -> Vec<(FlowId, Judgement)> {
         let mut seen = Vec::new();
         for (&id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable) {
             if let Some(interval) = flow.monitor.take_interval(now) {
                 let testing = self.access.is_testing() || flow.path.is_testing();
-                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing)));
+                let shy = self.company.is_shy() || flow.rivalry.company.is_shy();
+                let look = Look { now, threshold, alarmed, testing, probing: self.probes.is_on(), shy };
+                seen.push((id, Judgement::of(flow, interval, look)));
             }
         }
         seen
@@ -339,7 +457,7 @@ impl Capacities {
 }
 
 /// What was judged of a flow; they stand in the order of their numbers.
-fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgement> {
+pub(super) fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgement> {
     seen.binary_search_by_key(id, |(id, _)| *id).ok().and_then(|at| seen.get(at)).map(|(_, judged)| judged)
 }
 
@@ -347,6 +465,8 @@ fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgem
 /// path's, or chance.
 fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
     let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
+    // The queue that a flow competes in is its path's.
+    let under_way = under_way.filter(|(_, flow)| !flow.rivalry.is_on_path());
     let queue = |id, flow: &Flow| judged(seen, id).map_or_else(|| flow.monitor.recent_queue(), |judged| judged.queue);
     let mut queues: Vec<(Span, f64)> = under_way.map(|(id, flow)| (queue(id, flow), flow.told_rate.as_f64())).collect();
     queues.sort_unstable_by_key(|(queue, _)| *queue);
@@ -363,6 +483,25 @@ fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
 fn whole(seen: &[(FlowId, Judgement)], flows: &Flows, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
     let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
     sum(under_way.map(|(id, flow)| judged(seen, id).map_or(flow.told_rate, &of)))
+}
+
+/// Flows that share a place with others of ours, and what each of them would have if they had the same.
+fn meetings(seen: &[(FlowId, Judgement)], flows: &Flows) -> Vec<(FlowId, Bitrate)> {
+    let mean = |(id, of): &(FlowId, Judgement)| {
+        let flow = flows.get(id)?;
+        let others = seen.iter().filter(|(other, _)| flow.rivalry.is_companion(*other));
+        let (count, sum) =
+            others.fold((1.0, of.delivered.as_f64()), |(n, sum), (_, j)| (n + 1.0, sum + j.delivered.as_f64()));
+        (count > 1.0).then(|| (*id, Bitrate::from_f64(sum / count)))
+    };
+    seen.iter().filter_map(mean).collect()
+}
+
+/// The part of all packets that was lost.
+fn lost_part(seen: &[(FlowId, Judgement)]) -> f64 {
+    let packets: f64 = seen.iter().map(|(_, judged)| judged.interval.packets as f64).sum();
+    let lost: f64 = seen.iter().map(|(_, judged)| judged.interval.packets as f64 * judged.interval.loss).sum();
+    if packets > 0.0 { (lost / packets).min(0.9) } else { 0.0 }
 }
 
 /// The part of what all flows are told to send that is lost whatever the rate.

@@ -7,7 +7,9 @@ use inhaul_transport::{FlowId, Pause};
 
 use super::ambient::AmbientLoss;
 use super::capacities::{Capacities, INTERVAL_MIN, Times};
-use super::flow::{BINDS, Flows, Phase};
+use super::flow::{BINDS, Flow, Flows, Phase};
+use super::policy::Policy;
+use super::probe::PROBE;
 use crate::gtp::bound::Bound;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
@@ -80,13 +82,13 @@ impl Held {
 }
 
 impl Central {
-    pub(super) fn new(control: Control, given: Option<Bitrate>, socket_buffer: u64) -> Self {
+    pub(super) fn new(control: Control, policy: Policy, given: Option<Bitrate>, socket_buffer: u64) -> Self {
         Self {
             control,
             given,
             host: None,
             socket_buffer,
-            capacities: Capacities::default(),
+            capacities: Capacities::new(policy),
             due: None,
             interval: INTERVAL_MIN,
             ended: Time::ZERO,
@@ -228,6 +230,7 @@ impl Central {
                 let held = self.held.is_recent(now, self.interval);
                 let times = Times { now, active, interval: self.interval, held };
                 self.capacities.discover(times, wire_bytes, self.socket_buffer, flows);
+                self.capacities.probe(flows);
             }
         }
         self.schedule(now, flows);
@@ -263,10 +266,26 @@ impl Central {
             self.interval = (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN);
             self.due = Some(now + self.interval);
         }
-        let estimates: Vec<Bitrate> = running.iter().map(|id| flows[id].estimate.min(RATE_MAX)).collect();
-        let targets = max_min(self.capacity().unwrap_or(Bitrate::MAX), &estimates);
+        // Beside others' traffic windows say what flows may have; what was told of the receiver bounds them all.
+        let capacity = if self.capacities.company.is_competing() {
+            self.capacities.compete_all(now, false, &[], flows);
+            self.given.into_iter().chain(self.host).min()
+        } else {
+            self.capacity()
+        };
+        let estimate = |flow: &Flow| flow.rivalry_rate().unwrap_or(flow.estimate).min(RATE_MAX);
+        let estimates: Vec<Bitrate> = running.iter().map(|id| estimate(&flows[id])).collect();
+        let targets = max_min(capacity.unwrap_or(Bitrate::MAX), &estimates);
         for (id, target) in running.iter().zip(targets) {
             let Some(flow) = flows.get_mut(id) else { continue };
+            if flow.rivalry.is_on() {
+                flow.share_rivalry(target);
+                if flow.rivalry.take_retell() || flow.told_rate == Bitrate::ZERO {
+                    flow.plan_target(now, flow.rivalry_target());
+                    self.retimed.push(*id);
+                }
+                continue;
+            }
             // A sender that gives all it has is left room to give more when it can: nobody else counts on less.
             let room = flow.limited && target >= flow.estimate.mul_f64(BINDS);
             let path = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
@@ -276,6 +295,8 @@ impl Central {
                 true => target.mul_f64(LIMITED_ROOM).min(path),
                 false => target,
             };
+            let probed = self.capacities.probes.is_on() && flow.ambient.is_forgiven() && !flow.core.reliable;
+            let target = if probed { target.mul_f64(PROBE) } else { target };
             let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()

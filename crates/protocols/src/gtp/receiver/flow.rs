@@ -11,6 +11,7 @@ use inhaul_transport::{Expected, FlowId, FlowStats, Pause};
 
 use super::ambient::{AmbientLoss, StandingQueue};
 use super::requests::Outstanding;
+use super::rivalry::Rivalry;
 use super::stream::Stream;
 use crate::gtp::bound::Bound;
 use crate::gtp::controller::SingleFlowController;
@@ -50,6 +51,8 @@ const WINDOW_QUEUE: Span = Span::from_millis(2);
 /// Least and most bytes that are asked for ahead: bounds what a receiver must remember.
 const OUTSTANDING_BLOCKS_MIN: u64 = 16;
 const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
+/// A window is asked for in so many parts.
+const WINDOW_PARTS: u64 = 16;
 /// A stalled sender is tried with so few blocks.
 const STALLED_BLOCKS: u64 = 16;
 /// Most targets that are noted ahead of time.
@@ -81,6 +84,16 @@ pub(super) enum Phase {
     Steady,
     /// Everything has come; the flow rests in case some of it turns out to be wrong.
     Idle,
+}
+
+/// What an RTT brought.
+pub(super) struct Tick {
+    /// The loss ratio beyond what is ambient.
+    pub(super) loss: f64,
+    /// To be sent, if the rate has changed.
+    pub(super) message: Option<OwnMessage>,
+    /// A window that competes was cut.
+    pub(super) cut: bool,
 }
 
 /// A flow's state at the receiver.
@@ -118,6 +131,8 @@ pub(crate) struct Flow {
     pub(super) ambient: AmbientLoss,
     pub(super) standing: StandingQueue,
     pub(super) stalled: bool,
+    /// How it competes with others' traffic.
+    pub(super) rivalry: Rivalry,
     /// How the path does if it is a byte stream.
     pub(super) stream: Stream,
     /// The sender was told that nothing is to come in this time.
@@ -154,6 +169,7 @@ impl Flow {
             ambient: AmbientLoss::default(),
             standing: StandingQueue::default(),
             stalled: false,
+            rivalry: Rivalry::default(),
             stream: Stream::default(),
             held: None,
             next_rtt_tick: Time::FAR_FUTURE,
@@ -181,6 +197,7 @@ impl Flow {
         self.core.path.await_full_size(None);
         self.pending_targets.clear();
         self.standing = StandingQueue::default();
+        self.rivalry = Rivalry::default();
     }
 
     /// The smoothed RTT; a guess before the first echo.
@@ -210,6 +227,9 @@ impl Flow {
     /// What the scheduler counts on this flow to use: its target, without the room that a limited sender is left.
     pub(super) fn granted(&self) -> Bitrate {
         let target = self.controller.target();
+        if let Some(rate) = self.rivalry_rate() {
+            return target.min(rate);
+        }
         if self.limited { target.min(self.estimate) } else { target }
     }
 
@@ -253,6 +273,7 @@ impl Flow {
         self.overran = false;
         self.path = Bound::default();
         self.stream = Stream::default();
+        self.rivalry = Rivalry::default();
         self.ambient = AmbientLoss::default();
         self.standing = StandingQueue::default();
         self.monitor.begin_path(now);
@@ -311,6 +332,9 @@ impl Flow {
         if self.core.reliable {
             let limit = self.stream.window(self.base_rtt());
             return (limit, limit / 8);
+        }
+        if let Some(blocks) = self.rivalry_blocks() {
+            return (blocks * block, (blocks / WINDOW_PARTS).max(1) * block);
         }
         let rate = self.controller.requested();
         let rtt = self.base_rtt();
@@ -483,7 +507,7 @@ impl Flow {
 
     /// The controller's step, once per RTT. Returns the loss ratio of the RTT (beyond what is ambient) and the message
     /// to send if the rate has changed.
-    pub(super) fn rtt_tick(&mut self, now: Time) -> Option<(f64, Option<OwnMessage>)> {
+    pub(super) fn rtt_tick(&mut self, now: Time) -> Option<Tick> {
         if now < self.next_rtt_tick || self.held_until(now).is_some() {
             return None;
         }
@@ -492,12 +516,16 @@ impl Flow {
         if self.phase != Phase::Steady {
             return None;
         }
-        let loss = self.ambient.excess(self.monitor.take_rtt_loss(now)?);
+        let loss = self.monitor.take_rtt_loss(now);
+        if self.rivalry.is_on() {
+            return Some(self.rivalry_tick(now));
+        }
+        let loss = self.ambient.excess(loss?);
         self.controller.on_rtt(loss);
         let requested = self.controller.requested();
         let changed = (requested.as_f64() - self.told_rate.as_f64()).abs() > 0.001 * self.told_rate.as_f64();
         let changed = changed | (self.monitor.bursts.take_change() && self.is_told(requested));
-        Some((loss, changed.then(|| self.tell_rate(requested, false))))
+        Some(Tick { loss, message: changed.then(|| self.tell_rate(requested, false)), cut: false })
     }
 }
 

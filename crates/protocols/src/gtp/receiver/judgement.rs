@@ -37,26 +37,42 @@ pub(super) struct Judgement {
     pub(super) excess: f64,
 }
 
+/// How an interval is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    pub(super) now: Time,
+    /// How long a queue must be to count.
+    pub(super) threshold: Span,
+    /// Much was lost in the last RTT: what came before does not count.
+    pub(super) alarmed: bool,
+    /// More is asked for than is known to come through, so a queue that has only begun to stand counts.
+    pub(super) testing: bool,
+    /// Less is asked for, to see whose losses are.
+    pub(super) probing: bool,
+    /// Others may have what is missing, so their queue is not part of the path.
+    pub(super) shy: bool,
+}
+
 impl Judgement {
-    /// `testing`: more is asked for than is known to come through, so a queue that has only begun to stand counts.
-    pub(super) fn of(
-        now: Time,
-        flow: &mut Flow,
-        mut interval: Interval,
-        threshold: Span,
-        alarmed: bool,
-        testing: bool,
-    ) -> Self {
+    pub(super) fn of(flow: &mut Flow, mut interval: Interval, look: Look) -> Self {
+        let Look { now, threshold, alarmed, testing, probing, shy } = look;
         let seen = Loss { ratio: interval.loss, packets: interval.packets };
         // Much loss and a queue are congestion, however often a cut of the rate was in vain.
         let whole = flow.ambient.excess(seen) == 0.0 && seen.ratio < FOREIGN_LOSS;
         let all_came = whole && interval.total() >= flow.controller.target().mul_f64(LOWER);
-        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) {
+        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) && !shy {
             flow.monitor.take_delay_as_base(interval.queue);
             interval.queue = Span::ZERO;
         }
         let fresh = if testing { flow.monitor.recent_queue() } else { Span::ZERO };
-        let in_vain = interval.queue_mean < threshold && flow.ambient.learn(seen, interval.total());
+        if probing {
+            flow.ambient.on_probe(seen);
+        }
+        let learns = !probing && interval.queue_mean < threshold;
+        if learns && !testing {
+            flow.ambient.note(now, seen);
+        }
+        let in_vain = learns && flow.ambient.learn(now, seen, interval.total());
         let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
         Self {
             interval,

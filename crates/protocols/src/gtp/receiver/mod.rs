@@ -3,10 +3,16 @@
 mod ambient;
 mod capacities;
 mod central;
+mod company;
+mod compete;
 mod flow;
 mod hold;
 mod judgement;
+mod policy;
+mod probe;
 mod requests;
+mod rivalry;
+mod shadow;
 mod stream;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
@@ -22,6 +28,7 @@ use central::Central;
 pub(super) use central::Control;
 use flow::{Flow, Phase};
 use hold::Outlook;
+pub(super) use policy::Policy;
 use requests::Arrival;
 
 /// All flows of a host that fetches.
@@ -38,9 +45,9 @@ pub(super) struct Gtp {
 
 impl Gtp {
     /// A receiver's central control.
-    pub(super) fn new(config: &EndpointConfig, control: Control) -> Self {
+    pub(super) fn new(config: &EndpointConfig, control: Control, policy: Policy) -> Self {
         Self {
-            central: Central::new(control, config.host_rate, config.socket_buffer_bytes),
+            central: Central::new(control, policy, config.host_rate, config.socket_buffer_bytes),
             outlook: Outlook::default(),
             socket_buffer: config.socket_buffer_bytes,
             wire_bytes: 0,
@@ -198,9 +205,12 @@ impl Reception for Gtp {
         self.give_up_lost(now, id, core);
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let mut messages: Vec<OwnMessage> = flow.take_due_target(now).into_iter().collect();
-        if let Some((loss, message)) = flow.rtt_tick(now) {
-            self.central.on_rtt(now, loss, self.wire_bytes, &core.flows);
-            messages.extend(message);
+        if let Some(tick) = flow.rtt_tick(now) {
+            messages.extend(tick.message);
+            if tick.cut {
+                compete::cut_siblings(now, id, &mut core.flows);
+            }
+            self.central.on_rtt(now, tick.loss, self.wire_bytes, &core.flows);
         }
         for message in messages {
             core.say_own(id, message.emit());

@@ -1,0 +1,92 @@
+//! What GTP takes beside others' traffic, and what it leaves (PROTOCOL.md 7.4 and 7.7 of GTP).
+
+use inhaul_lab::{Backend, RunResult, Scenario, run_scenario};
+
+/// One flow with a rival of CUBIC on a link of 100 Mbit/s and 30 ms.
+const SHARED: &str = r#"
+title = "beside one CUBIC"
+duration = "40 s"
+record = "200 ms"
+measure = { from = "12 s" }
+
+[topology.graph]
+hosts = ["near", "far", "other", "rival"]
+routers = ["a", "b"]
+links = [
+  { name = "shared", from = "a", to = "b", link = { rate = "100 Mbit/s", queue = "40 ms", jitter = "20 us" }, back = { rate = "100 Mbit/s", queue = "100 ms" } },
+  { name = "far", from = "far", to = "a", link = { rate = "20 Gbit/s", queue = "unlimited", delay = "15 ms" } },
+  { name = "near", from = "b", to = "near", link = { rate = "20 Gbit/s", queue = "unlimited" } },
+  { name = "other", from = "other", to = "a", link = { rate = "20 Gbit/s", queue = "unlimited", delay = "15 ms" } },
+  { name = "rival", from = "b", to = "rival", link = { rate = "20 Gbit/s", queue = "unlimited" } },
+]
+
+[[flows]]
+name = "own"
+protocol = "gtp"
+from = "far"
+to = "near"
+start = "500 ms"
+
+[[flows]]
+name = "rival*"
+protocol = "cubic"
+from = "other"
+to = "rival"
+"#;
+
+/// Runs it with these changes.
+fn run(set: &[(&str, &str)]) -> RunResult {
+    let set: Vec<_> = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let scenario = Scenario::parse("test.toml", SHARED, &set).unwrap_or_else(|error| panic!("{error}"));
+    let mut runs = run_scenario(&scenario, "test", Backend::Sim { threads: 1 }, &());
+    let run = runs.remove(0);
+    assert!(run.valid, "{:?}", run.invalid_reason);
+    run
+}
+
+/// The parts of the link that the two have.
+fn shares(run: &RunResult) -> (f64, f64) {
+    (run.flows[0].measured_bps / 97e6, run.flows[1].measured_bps / 97e6)
+}
+
+const QUEUE: &str = "topology.graph.links.shared.link.queue";
+const POLICY: &str = "flows.own.parameters.policy";
+
+#[test]
+fn beside_tcp_a_share_is_fair_whatever_the_queue() {
+    for queue in ["10 ms", "40 ms", "300 ms"] {
+        let (own, rival) = shares(&run(&[(QUEUE, queue)]));
+        assert!((0.3..0.7).contains(&own) && rival > 0.25, "{queue}: {own:.2} beside {rival:.2}");
+        assert!(own + rival > 0.9, "{queue}: {own:.2} beside {rival:.2}");
+    }
+}
+
+#[test]
+fn a_policy_says_how_much_is_taken() {
+    for queue in ["10 ms", "40 ms", "300 ms"] {
+        let (low, rival) = shares(&run(&[(QUEUE, queue), (POLICY, "low")]));
+        assert!(low < 0.05 && rival > 0.9, "{queue}: {low:.3} beside {rival:.2}");
+        let (fair, _) = shares(&run(&[(QUEUE, queue)]));
+        let (high, rival) = shares(&run(&[(QUEUE, queue), (POLICY, "high")]));
+        assert!(high > 1.1 * fair && rival > 0.15, "{queue}: {high:.2}, fair {fair:.2}, beside {rival:.2}");
+    }
+}
+
+#[test]
+fn a_rival_that_leaves_leaves_all() {
+    let run = run(&[("flows.rival*.stop", "20 s"), ("measure.from", "24 s"), ("measure.to", "40 s")]);
+    let (own, _) = shares(&run);
+    assert!(own > 0.95, "{own:.3}");
+}
+
+#[test]
+fn loss_of_the_link_is_borne_and_rivals_loss_is_not_taken_for_it() {
+    // Alone on a link that loses 2 %: nobody else's loss.
+    let alone = run(&[("flows.rival*.start", "39 s"), ("topology.graph.links.shared.link.loss", "2 %")]);
+    let (own, _) = shares(&alone);
+    assert!(own > 0.9, "{own:.3}");
+    // Ten rivals keep a queue of some packets full.
+    let crowded = run(&[(QUEUE, "5 ms"), ("flows.rival*.count", "10"), ("flows.rival*.start", "100 ms")]);
+    let (own, _) = shares(&crowded);
+    assert!(own < 0.5 && crowded.flows[0].loss_ratio < 0.05, "{own:.2}, {:?}", crowded.flows[0].loss_ratio);
+}

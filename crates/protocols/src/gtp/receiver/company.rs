@@ -1,0 +1,362 @@
+//! Whether others fill the queue of a place that flows go through: the receiver's link, or a path's narrowest link
+//! (PROTOCOL.md 7.7).
+//!
+//! A queue of our own making drains when less is asked for. One that stands although enough less was asked for to drain
+//! it twice is filled by others, who take what we leave: they are elastic, as TCP is. Beside them loss decides, and each
+//! data set takes what one TCP flow would have. When all of the place is ours again, or its queue has gone, the law of
+//! short queues takes over.
+
+use std::collections::VecDeque;
+
+use inhaul_base::{Bitrate, Span, Time};
+
+use crate::gtp::bound::DRAIN_MAX;
+
+/// The most that came through is remembered for so long.
+const MOST_WINDOW: Span = Span::from_secs(60);
+const MOST_GRAIN: Span = Span::from_secs(6);
+/// Others have a part of the place if less than this part of the most comes.
+const YIELDED: f64 = 0.85;
+/// A queue must have stood through so many intervals, ...
+const STOOD_MIN: u32 = 3;
+/// ... and should have drained so often.
+const DRAINS: f64 = 2.0;
+/// Or it stood through so many intervals of late, each of which counts less as time passes.
+const SCORE: f64 = 6.0;
+const SCORE_FADES: Span = Span::from_secs(5);
+/// Loss without a test counts as so many intervals.
+const LOSS_SCORE: f64 = 2.0;
+/// All of the place is ours if this part of the most comes, ...
+const ALL: f64 = 0.92;
+/// ... in so many intervals.
+const FULL_INTERVALS: u32 = 3;
+/// Then less is asked for, in so many intervals, ...
+const PULSE_INTERVALS: u32 = 2;
+/// ... and as much as this part of what came before comes nevertheless, or the queue drains.
+const COMES: f64 = 0.94;
+/// If not, others have at least this part more.
+const MORE: f64 = 1.15;
+/// The part of the window that is asked for in a pulse.
+pub(super) const PULSE: f64 = 0.75;
+/// Most that is left unused to see whose a queue is that does not drain.
+pub(super) const DRAIN_PULSE: f64 = 0.25;
+/// Intervals without a queue and without loss after which others have gone, and how long they take at least.
+const EMPTY_INTERVALS: u32 = 4;
+const EMPTY_MIN: Span = Span::from_millis(1500);
+
+/// What an interval says of a place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) now: Time,
+    /// The rate at which it was sent to, and what came through.
+    pub(super) sent: Bitrate,
+    pub(super) came: Bitrate,
+    /// What came through of all of our flows that may share the place.
+    pub(super) together: Bitrate,
+    /// The queue that stood, and how long one must be to count.
+    pub(super) queue: Span,
+    pub(super) threshold: Span,
+    /// More was lost than chance explains.
+    pub(super) lost: bool,
+    /// More was asked for than is known to come through.
+    pub(super) testing: bool,
+    /// Less was, to see whose losses are.
+    pub(super) probing: bool,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// All as before.
+    Stay,
+    /// Others fill the queue: compete.
+    Enter,
+    /// They have gone, and left nothing in the queue, or nobody but us.
+    Leave {
+        /// A queue of our own stands.
+        full: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Calm,
+    Competing {
+        full: u32,
+        empty: u32,
+        /// Since when it was empty.
+        empty_since: Time,
+    },
+    /// Less is asked for, to see whether others take it.
+    Pulse { left: u32, before: Bitrate },
+}
+
+/// A queue that stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    intervals: u32,
+    longest: Span,
+    /// What came when it began.
+    came: Bitrate,
+    /// What should have drained, in seconds.
+    drained: f64,
+}
+
+/// The judge of who is at a place.
+#[derive(Debug, Default)]
+pub(super) struct Company {
+    state: State,
+    most: VecDeque<(Time, Bitrate)>,
+    standing: Standing,
+    score: f64,
+    judged: Time,
+    came: Bitrate,
+    together: Bitrate,
+}
+
+impl Company {
+    /// Whether others' traffic is competed with.
+    pub(super) fn is_competing(&self) -> bool {
+        !matches!(self.state, State::Calm)
+    }
+
+    /// Whether less is asked for than the windows are.
+    pub(super) fn is_pulsing(&self) -> bool {
+        matches!(self.state, State::Pulse { .. })
+    }
+
+    /// Whether a queue stands that has not drained yet.
+    pub(super) fn is_suspected(&self) -> bool {
+        self.standing.intervals >= 2
+    }
+
+    /// Most that is left unused to drain a queue: what does not drain is asked, by more, whose it is.
+    pub(super) fn drain_most(&self) -> f64 {
+        if self.is_suspected() { DRAIN_PULSE } else { DRAIN_MAX }
+    }
+
+    /// Whether a queue that stands may be others', so that its delay is not the path's.
+    pub(super) fn is_shy(&self) -> bool {
+        self.is_competing() || self.has_yielded()
+    }
+
+    /// Whether others may have a part of the place, going by what came last.
+    fn has_yielded(&self) -> bool {
+        self.together < self.most().mul_f64(YIELDED)
+    }
+
+    /// The most that came of late.
+    pub(super) fn most(&self) -> Bitrate {
+        self.most.iter().map(|(_, rate)| *rate).max().unwrap_or(Bitrate::ZERO)
+    }
+
+    /// So much comes through.
+    pub(super) fn note(&mut self, now: Time, rate: Bitrate) {
+        while self.most.front().is_some_and(|(at, _)| now.since(*at) > MOST_WINDOW) {
+            self.most.pop_front();
+        }
+        match self.most.back_mut() {
+            Some((at, most)) if now.since(*at) < MOST_GRAIN => *most = (*most).max(rate),
+            _ => self.most.push_back((now, rate)),
+        }
+    }
+
+    /// An interval has ended.
+    pub(super) fn on_interval(&mut self, seen: Seen) -> Turn {
+        let passed = seen.now.since(std::mem::replace(&mut self.judged, seen.now));
+        // Once may be chance: a burst that had gathered somewhere.
+        let twice = seen.came.min(self.came);
+        (self.came, self.together) = (seen.came, seen.together);
+        self.note(seen.now, twice);
+        match self.state {
+            State::Calm => self.calm(seen, passed),
+            State::Competing { full, empty, empty_since } => self.competing(seen, full, empty, empty_since),
+            State::Pulse { left, before } => self.pulse(seen, left, before),
+        }
+    }
+
+    fn calm(&mut self, seen: Seen, passed: Span) -> Turn {
+        self.score *= (-passed.as_secs_f64() / SCORE_FADES.as_secs_f64()).exp();
+        let stands = seen.queue >= seen.threshold;
+        if !seen.testing {
+            self.score += match (stands, seen.lost) {
+                (true, _) => 1.0,
+                (false, true) => LOSS_SCORE,
+                (false, false) => 0.0,
+            };
+        }
+        if stands {
+            let standing = &mut self.standing;
+            if standing.intervals == 0 {
+                standing.came = seen.came;
+            }
+            standing.intervals += 1;
+            standing.longest = standing.longest.max(seen.queue);
+            let less = 1.0 - seen.sent.as_f64() / standing.came.as_f64().max(1.0);
+            standing.drained += less.max(0.0) * passed.as_secs_f64();
+        } else {
+            self.standing = Standing::default();
+        }
+        let undrained = self.standing.intervals >= STOOD_MIN
+            && self.standing.drained > DRAINS * self.standing.longest.as_secs_f64();
+        if (undrained || self.score >= SCORE) && self.has_yielded() && !seen.probing {
+            self.standing = Standing::default();
+            self.score = 0.0;
+            self.state = State::Competing { full: 0, empty: 0, empty_since: seen.now };
+            return Turn::Enter;
+        }
+        Turn::Stay
+    }
+
+    fn competing(&mut self, seen: Seen, full: u32, empty: u32, empty_since: Time) -> Turn {
+        let is_empty = seen.queue < seen.threshold && !seen.lost;
+        let is_full = seen.came >= self.most().mul_f64(ALL);
+        let empty_since = if is_empty { empty_since } else { seen.now };
+        let empty = if is_empty { empty + 1 } else { 0 };
+        let full = if is_full { full + 1 } else { 0 };
+        if empty >= EMPTY_INTERVALS && seen.now.since(empty_since) >= EMPTY_MIN {
+            self.state = State::Calm;
+            return Turn::Leave { full: false };
+        }
+        self.state = if full >= FULL_INTERVALS {
+            State::Pulse { left: PULSE_INTERVALS, before: seen.came }
+        } else {
+            State::Competing { full, empty, empty_since }
+        };
+        Turn::Stay
+    }
+
+    fn pulse(&mut self, seen: Seen, left: u32, before: Bitrate) -> Turn {
+        let alone = seen.queue < seen.threshold || seen.came >= before.mul_f64(COMES);
+        if left > 1 {
+            self.state = State::Pulse { left: left - 1, before };
+        } else if alone {
+            self.state = State::Calm;
+            return Turn::Leave { full: seen.queue >= seen.threshold };
+        } else {
+            self.note(seen.now, before.mul_f64(MORE));
+            self.state = State::Competing { full: 0, empty: 0, empty_since: seen.now };
+        }
+        Turn::Stay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Span = Span::from_millis(60);
+    const CAPACITY: f64 = 100e6;
+
+    /// A place of 100 Mbit/s. What others take of what we leave, and what stands in its queue, is up to the test.
+    struct Place {
+        company: Company,
+        now: Time,
+    }
+
+    impl Place {
+        /// That has been ours alone.
+        fn ours() -> Self {
+            let mut place = Self { company: Company::default(), now: Time::ZERO + Span::from_secs(1) };
+            (0..10).for_each(|_| assert_eq!(place.step(0.99, 0.99, 0, false), Turn::Stay));
+            place
+        }
+
+        fn step(&mut self, sent: f64, came: f64, queue_ms: u64, lost: bool) -> Turn {
+            self.now += INTERVAL;
+            let rate = |part: f64| Bitrate::from_f64(part * CAPACITY);
+            self.company.on_interval(Seen {
+                now: self.now,
+                sent: rate(sent),
+                came: rate(came),
+                together: rate(came),
+                queue: Span::from_millis(queue_ms),
+                threshold: Span::from_millis(1),
+                lost,
+                testing: false,
+                probing: false,
+            })
+        }
+
+        /// Beside a rival that fills the queue.
+        fn shared() -> Self {
+            let mut place = Self::ours();
+            let turns: Vec<Turn> = [0.7, 0.6, 0.5, 0.4, 0.4, 0.4].map(|s| place.step(s, s, 20, false)).into();
+            assert!(turns.contains(&Turn::Enter), "{turns:?}");
+            place
+        }
+    }
+
+    #[test]
+    fn a_queue_that_drains_is_ours() {
+        let mut place = Place::ours();
+        for queue in [12, 9, 6, 3, 0, 0, 0] {
+            assert_eq!(place.step(0.95, 0.95, queue, false), Turn::Stay);
+        }
+    }
+
+    #[test]
+    fn a_path_that_has_become_longer_is_no_rival() {
+        let mut place = Place::ours();
+        // It stands for ever, but nothing of what is sent goes to others.
+        assert!((0..100).all(|_| place.step(0.94, 0.94, 10, false) == Turn::Stay));
+    }
+
+    #[test]
+    fn others_are_met_within_a_second_and_by_inches_within_two() {
+        let mut place = Place::ours();
+        let met = (0..17).position(|k| place.step(0.8 - 0.05 * f64::from(k).min(8.0), 0.7, 20, false) == Turn::Enter);
+        assert!(met.is_some(), "within a second");
+        let mut place = Place::ours();
+        let met = (0..33).position(|k| {
+            // The queue is gone now and then, and nothing was left to drain it.
+            let queue = if k % 3 == 2 { 0 } else { 4 };
+            place.step(0.8, 0.8, queue, false) == Turn::Enter
+        });
+        assert!(met.is_some(), "within two");
+    }
+
+    #[test]
+    fn who_is_alone_again_notices_by_a_pulse() {
+        let mut place = Place::shared();
+        let mut turns = Vec::new();
+        for _ in 0..3 {
+            turns.push(place.step(1.0, 1.0, 20, false));
+        }
+        assert!(place.company.is_pulsing());
+        // Less is asked for, and all comes nevertheless: the queue was ours.
+        turns.push(place.step(0.75, 1.0, 18, false));
+        assert_eq!(place.step(0.75, 1.0, 4, false), Turn::Leave { full: true });
+        assert!(turns.iter().all(|turn| *turn == Turn::Stay) && !place.company.is_competing());
+    }
+
+    #[test]
+    fn who_is_not_alone_learns_that_the_place_carries_more() {
+        let mut place = Place::shared();
+        (0..3).for_each(|_| _ = place.step(0.95, 0.95, 20, false));
+        (0..2).for_each(|_| assert_eq!(place.step(0.7, 0.7, 20, false), Turn::Stay));
+        assert!(place.company.is_competing() && !place.company.is_pulsing());
+        assert!(place.company.most() > Bitrate::from_f64(1.08 * CAPACITY));
+    }
+
+    #[test]
+    fn others_have_gone_when_no_queue_stands_for_long() {
+        let mut place = Place::shared();
+        let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
+        assert!(left.is_some_and(|k| (20..30).contains(&k)), "{left:?}: after 1.5 s");
+        // Loss is a sign of others too.
+        let mut place = Place::shared();
+        assert!((0..40).all(|k| place.step(0.5, 0.5, 0, k % 20 == 19) == Turn::Stay));
+    }
+
+    #[test]
+    fn the_most_is_what_came_twice_and_is_forgotten() {
+        let mut place = Place::ours();
+        place.step(2.0, 2.0, 0, false);
+        assert!(place.company.most() < Bitrate::from_f64(CAPACITY));
+        (0..1_200).for_each(|_| _ = place.step(0.5, 0.5, 0, false));
+        assert_eq!(place.company.most(), Bitrate::from_f64(0.5 * CAPACITY));
+        assert!(place.company.most.len() <= 12);
+    }
+}

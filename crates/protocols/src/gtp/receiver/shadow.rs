@@ -1,0 +1,202 @@
+//! What one TCP flow in a flow's place would have on its way (PROTOCOL.md 7.7).
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::AckSample;
+
+use crate::gtp::monitor::Loss;
+use crate::laws::{Avoidance, Cubic};
+
+/// Losses within so many RTT of a cut are of the same congestion.
+const SAME_EVENT_RTTS: f64 = 1.5;
+/// RFC 5681: no window is cut below this many packets.
+const WINDOW_MIN: f64 = 2.0;
+/// A window that was used up to this part bounds what comes; one that was not proves nothing, and does not grow.
+const USED_PART: f64 = 0.7;
+
+/// What came of a flow, and what was lost, since the last time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fed {
+    came: u64,
+    pub(super) lost: u64,
+    passed: Span,
+}
+
+impl Fed {
+    /// What was lost of how much.
+    pub(super) fn loss(&self) -> Loss {
+        let packets = self.came + self.lost;
+        Loss { ratio: self.lost as f64 / packets.max(1) as f64, packets }
+    }
+}
+
+/// A TCP flow's window, ruled by CUBIC (RFC 9438): fed at the receiver, by what came and what was lost.
+#[derive(Clone, Debug)]
+pub(super) struct Shadow {
+    law: Cubic,
+    /// Packets that the whole TCP flow would have on their way.
+    window: f64,
+    /// As many TCP flows this flow stands for.
+    pub(super) weight: f64,
+    /// What the flow had received and lost when this was fed last, in packets.
+    fed: (u64, u64),
+    fed_at: Time,
+    /// Losses before this belong to the last congestion.
+    deaf_until: Time,
+    /// Congestions that none of the TCP flows has been cut for.
+    spared: f64,
+}
+
+impl Shadow {
+    /// A window of so many packets, of a flow that has received and lost so many.
+    pub(super) fn new(now: Time, window: f64, weight: f64, seen: (u64, u64)) -> Self {
+        Self {
+            law: Cubic::new(false),
+            window: (window / weight).max(WINDOW_MIN),
+            weight,
+            fed: seen,
+            fed_at: now,
+            deaf_until: Time::ZERO,
+            spared: 0.0,
+        }
+    }
+
+    /// Packets that may be on their way.
+    pub(super) fn window(&self) -> f64 {
+        self.window * self.weight
+    }
+
+    /// The rate at which the window leaves in packets of `packet` bytes and with an RTT of `rtt`.
+    pub(super) fn rate(&self, packet: u64, rtt: Span) -> Bitrate {
+        Bitrate::from_f64(self.window() * packet as f64 * 8.0 / rtt.as_secs_f64().max(1e-6))
+    }
+
+    /// What has come since the last call, of a flow that has received and lost so many packets by now.
+    pub(super) fn take(&mut self, now: Time, seen: (u64, u64)) -> Fed {
+        let fed = Fed {
+            came: seen.0.saturating_sub(self.fed.0),
+            lost: seen.1.saturating_sub(self.fed.1),
+            passed: now.since(self.fed_at),
+        };
+        (self.fed, self.fed_at) = (seen, now);
+        fed
+    }
+
+    /// Grows, or is cut if some was `lost` for reasons of congestion. The RTT is `rtt`, and a loss shows after
+    /// `reorder` more. `eased`: less is asked for than the window. True if it was cut.
+    pub(super) fn feed(&mut self, now: Time, fed: Fed, lost: bool, rtt: Span, reorder: Span, eased: bool) -> bool {
+        if lost {
+            return self.cut(now, rtt, reorder);
+        }
+        let could = self.window() * fed.passed.as_secs_f64() / rtt.as_secs_f64().max(1e-6);
+        if eased || (fed.came as f64) < could * USED_PART {
+            self.law.on_unused(now);
+        } else if fed.came > 0 {
+            // A whole TCP flow would have had as much more as its window is larger.
+            let delivered = ((fed.came as f64 / self.weight) as u64).max(1);
+            let ack = AckSample { now, delivered_packets: delivered, smoothed_rtt: rtt, ..AckSample::default() };
+            self.window = self.law.grow(self.window, &ack);
+        }
+        false
+    }
+
+    /// Congestion, here or where flows of the same data set saw it. True if it is another than the last.
+    pub(super) fn cut(&mut self, now: Time, rtt: Span, reorder: Span) -> bool {
+        if now < self.deaf_until {
+            return false;
+        }
+        self.deaf_until = now + rtt.mul_f64(SAME_EVENT_RTTS) + reorder;
+        // Of several TCP flows one loses at a time; here all are cut, but as much more seldom.
+        self.spared += 1.0;
+        if self.spared < self.weight {
+            return false;
+        }
+        self.spared = 0.0;
+        self.window = self.law.reduce(now, self.window).max(WINDOW_MIN);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(50);
+    const REORDER: Span = Span::from_millis(6);
+
+    /// A flow whose window is used: an RTT after the other, `lost` packets in each.
+    struct Drive {
+        shadow: Shadow,
+        now: Time,
+        seen: (u64, u64),
+    }
+
+    impl Drive {
+        fn new(window: f64, weight: f64) -> Self {
+            let now = Time::ZERO + Span::from_secs(1);
+            Self { shadow: Shadow::new(now, window, weight, (0, 0)), now, seen: (0, 0) }
+        }
+
+        fn rtt(&mut self, lost: u64) -> bool {
+            self.now += RTT;
+            self.seen.0 += self.shadow.window() as u64;
+            self.seen.1 += lost;
+            let fed = self.shadow.take(self.now, self.seen);
+            self.shadow.feed(self.now, fed, lost > 0, RTT, REORDER, false)
+        }
+    }
+
+    #[test]
+    fn losses_of_one_congestion_cut_once() {
+        let mut drive = Drive::new(100.0, 1.0);
+        assert!(drive.rtt(10));
+        assert_eq!(drive.shadow.window(), 70.0); // RFC 9438 section 4.6
+        assert!(!drive.rtt(5), "what was on its way when it was cut");
+        assert_eq!(drive.shadow.window(), 70.0);
+        assert!(drive.rtt(1));
+    }
+
+    #[test]
+    fn a_window_grows_as_cubics_while_it_is_used() {
+        let mut drive = Drive::new(100.0, 1.0);
+        drive.rtt(1);
+        // RFC 9438 section 4.3: 0.53 packets an RTT on so short a path, up to the old height, and one from there on.
+        (0..50).for_each(|_| _ = drive.rtt(0));
+        assert!((drive.shadow.window() / (70.0 + 50.0 * 0.53) - 1.0).abs() < 0.03, "{}", drive.shadow.window());
+        (0..57).for_each(|_| _ = drive.rtt(0));
+        assert!((drive.shadow.window() / 150.0 - 1.0).abs() < 0.03, "{}", drive.shadow.window());
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let mut drive = Drive::new(100.0, 1.0);
+        for _ in 0..200 {
+            drive.now += RTT;
+            drive.seen.0 += 10;
+            let fed = drive.shadow.take(drive.now, drive.seen);
+            drive.shadow.feed(drive.now, fed, false, RTT, REORDER, false);
+        }
+        assert_eq!(drive.shadow.window(), 100.0);
+    }
+
+    #[test]
+    fn a_window_of_two_flows_is_cut_every_second_time() {
+        let mut drive = Drive::new(200.0, 2.0);
+        assert!(!drive.rtt(1));
+        assert!(drive.shadow.window() >= 200.0);
+        assert!(!drive.rtt(1), "of the same congestion");
+        assert!(drive.rtt(1));
+        assert!(drive.shadow.window() < 145.0);
+        assert!(!drive.rtt(0) && !drive.rtt(1), "spared again");
+    }
+
+    #[test]
+    fn flows_of_one_data_set_grow_together_as_one_tcp_flow() {
+        let (mut whole, mut part) = (Drive::new(90.0, 1.0), Drive::new(30.0, 1.0 / 3.0));
+        for k in 0..200 {
+            whole.rtt(u64::from(k == 5));
+            part.rtt(u64::from(k == 5));
+        }
+        let (whole, parts) = (whole.shadow.window(), 3.0 * part.shadow.window());
+        assert!((parts / whole - 1.0).abs() < 0.05, "{parts} {whole}");
+    }
+}
