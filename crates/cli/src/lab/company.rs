@@ -1,19 +1,15 @@
 //! `inhaul lab company`: protocols over random shared networks.
 
-use std::ops::RangeInclusive;
-
 use clap::Args;
 use inhaul_base::Bitrate;
 use inhaul_base::table::{Align, Table};
 use inhaul_lab::company::{Contestant, Criterion, Kind, Network, Total, Verdict, criteria, total};
-use inhaul_lab::stars::Knowledge;
 use inhaul_protocols::registry;
 use serde::Serialize;
 
-use super::drawn::{run_all, seeds};
+use super::drawn::{Drawn, run_all};
 use super::failure::Failure;
 use super::runs::Control;
-use crate::options::{OUTPUT, key_and_value};
 use crate::output::{announce, to_json};
 
 pub(super) const EXAMPLES: &str = "\
@@ -32,7 +28,8 @@ Examples:
     inhaul lab company --seeds 17 --events
     inhaul lab company --seeds 17 --print > network-17.toml
     inhaul lab company --seeds 17 --events --set 'flows.r*.protocol=reno'
-  How much is chance: CUBIC in its own place, with other random numbers:
+  How much is chance: CUBIC in its own place, with other random numbers ('seed' and keys that
+  begin with 'flows.own*.' change only the judged runs):
     inhaul lab company --quick --protocol cubic --set seed=99";
 
 /// Networks of a set that '--quick' runs.
@@ -41,39 +38,18 @@ const QUICK: usize = 40;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run options")]
 pub(crate) struct Company {
-    /// Seeds of the networks: a number, or FROM-TO
-    #[arg(long, value_name = "SEEDS", value_parser = seeds, default_value = "1-200")]
-    seeds: RangeInclusive<u64>,
+    #[command(flatten)]
+    drawn: Drawn,
     /// Only the first 40 of the seeds
     #[arg(long)]
     quick: bool,
     /// The protocol that is judged; can be repeated: who is fair to whom [default: gtp]
     #[arg(long, value_name = "NAME", value_parser = protocol)]
     protocol: Vec<String>,
-    /// How GTP sets its rates: 'default' measures capacities; 'paper' is gtp-2004 as published, with the true
-    /// capacities
-    #[arg(long, value_enum, default_value_t)]
-    control: Control,
     /// Only networks of this kind: elastic (beside long flows), steady (no rivals, joins and leaves) or changing; can be
     /// repeated
     #[arg(long, value_name = "KIND")]
     kind: Vec<Kind>,
-    /// Change a value of each network's scenario, like 'noise=vm-idle'; 'flows.own*.KEY=VALUE' and 'seed=N' change
-    /// only the judged runs, not those with CUBIC; can be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
-    set: Vec<(String, String)>,
-    /// Number of networks at once; results do not depend on it [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-    /// Also print the verdict on each network
-    #[arg(long, help_heading = OUTPUT)]
-    events: bool,
-    /// Print the scenarios (docs/scenario.md) instead of running them
-    #[arg(long, help_heading = OUTPUT)]
-    print: bool,
-    /// Print JSON: one object for each network and protocol, and one for all networks of a protocol (docs/json.md)
-    #[arg(long, help_heading = OUTPUT)]
-    json: bool,
 }
 
 fn protocol(name: &str) -> Result<String, String> {
@@ -91,28 +67,28 @@ pub(crate) struct Summary {
 }
 
 pub(super) fn run(args: &Company) -> Result<(), Failure> {
-    let knowledge = if args.control == Control::Paper { Knowledge::Told } else { Knowledge::Found };
+    let knowledge = args.drawn.knowledge();
     let names = if args.protocol.is_empty() { vec![registry::DEFAULT.name.to_owned()] } else { args.protocol.clone() };
     let contestant = |protocol: &String| Contestant { protocol: protocol.clone(), knowledge };
     let contestants: Vec<Contestant> = names.iter().map(contestant).collect();
     let most = if args.quick { QUICK } else { usize::MAX };
     let is_wanted = |network: &Network| args.kind.is_empty() || args.kind.contains(&network.kind);
-    let networks: Vec<Network> = args.seeds.clone().take(most).map(Network::of).filter(is_wanted).collect();
-    if args.print {
+    let networks: Vec<Network> = args.drawn.seeds.clone().take(most).map(Network::of).filter(is_wanted).collect();
+    if args.drawn.print {
         for network in &networks {
             contestants.iter().for_each(|contestant| announce(network.scenario(contestant).trim_end()));
         }
         return Ok(());
     }
-    let run = |network: &Network| network.run(&contestants, &args.set);
+    let run = |network: &Network| network.run(&contestants, &args.drawn.set);
     let verdicts: Result<Vec<Vec<Verdict>>, _> =
-        run_all(&networks, args.threads, "networks", run).into_iter().collect();
+        run_all(&networks, args.drawn.threads, "networks", run).into_iter().collect();
     let verdicts: Vec<Verdict> = verdicts?.into_iter().flatten().collect();
-    if args.json {
+    if args.drawn.json {
         verdicts.iter().for_each(|verdict| announce(&to_json(verdict)));
         contestants.iter().for_each(|contestant| announce(&to_json(&summary(contestant, &verdicts))));
     } else {
-        if args.events {
+        if args.drawn.events {
             verdicts.iter().for_each(|verdict| announce(full(verdict).trim_end()));
         }
         for name in &names {

@@ -5,7 +5,47 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use clap::Args;
+use inhaul_lab::stars::Knowledge;
+
+use super::runs::Control;
+use crate::options::{OUTPUT, key_and_value};
 use crate::terminal;
+
+/// Options of every command over drawn networks.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Run options")]
+pub(super) struct Drawn {
+    /// Seeds of the networks: a number, or FROM-TO
+    #[arg(long, value_name = "SEEDS", value_parser = seeds, default_value = "1-200")]
+    pub(super) seeds: RangeInclusive<u64>,
+    /// How GTP sets its rates: 'default' measures capacities; 'paper' is gtp-2004 as published, with the true
+    /// capacities
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) control: Control,
+    /// Change a value of each network's scenario, like 'duration=5 s'; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub(super) set: Vec<(String, String)>,
+    /// Number of networks at once; results do not depend on it [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+    /// Also print what each network came to
+    #[arg(long, help_heading = OUTPUT)]
+    pub(super) events: bool,
+    /// Print the scenarios (docs/scenario.md) instead of running them
+    #[arg(long, help_heading = OUTPUT)]
+    pub(super) print: bool,
+    /// Print JSON: an object for each network, and one for all together (docs/json.md)
+    #[arg(long, help_heading = OUTPUT)]
+    pub(super) json: bool,
+}
+
+impl Drawn {
+    /// What GTP is told.
+    pub(super) fn knowledge(&self) -> Knowledge {
+        if self.control == Control::Paper { Knowledge::Told } else { Knowledge::Found }
+    }
+}
 
 /// Reads the seeds of `--seeds`.
 pub(super) fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {

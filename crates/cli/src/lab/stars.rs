@@ -1,17 +1,13 @@
 //! `inhaul lab stars`: GTP over random star topologies.
 
-use std::ops::RangeInclusive;
-
 use clap::Args;
 use inhaul_base::Bitrate;
 use inhaul_base::table::{Align, Table};
 use inhaul_lab::stars::{Kind, Knowledge, Star, Total, Verdict, total};
 use serde::Serialize;
 
-use super::drawn::{run_all, seeds};
+use super::drawn::{Drawn, run_all};
 use super::failure::Failure;
-use super::runs::Control;
-use crate::options::{OUTPUT, key_and_value};
 use crate::output::announce;
 use crate::output::to_json;
 
@@ -33,13 +29,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run options")]
 pub(crate) struct Stars {
-    /// Seeds of the stars: a number, or FROM-TO
-    #[arg(long, value_name = "SEEDS", value_parser = seeds, default_value = "1-200")]
-    seeds: RangeInclusive<u64>,
-    /// How GTP sets its rates: 'default' measures capacities; 'paper' is gtp-2004 as published, with the true
-    /// capacities
-    #[arg(long, value_enum, default_value_t)]
-    control: Control,
+    #[command(flatten)]
+    drawn: Drawn,
     /// Only stars with this disturbance: clean (none), loss, jitter or cross (cross traffic); can be repeated
     #[arg(long, value_name = "KIND")]
     kind: Vec<Kind>,
@@ -49,21 +40,6 @@ pub(crate) struct Stars {
     /// Give all hosts the scheduling delays of a recorded host; see 'inhaul lab run --help'
     #[arg(long, value_name = "NAME")]
     noise: Option<String>,
-    /// Change a value of each star's scenario, like 'duration=5 s'; can be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
-    set: Vec<(String, String)>,
-    /// Number of simulations at once; results do not depend on it [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-    /// Also print the result of each join and leave
-    #[arg(long, help_heading = OUTPUT)]
-    events: bool,
-    /// Print the scenarios (docs/scenario.md) instead of running them
-    #[arg(long, help_heading = OUTPUT)]
-    print: bool,
-    /// Print JSON: one object for each star, and one for all together (docs/json.md)
-    #[arg(long, help_heading = OUTPUT)]
-    json: bool,
 }
 
 /// All stars together, as JSON.
@@ -78,18 +54,18 @@ pub(super) fn run(args: &Stars) -> Result<(), Failure> {
         (args.kind.is_empty() || args.kind.contains(&star.kind))
             && (args.access.is_empty() || args.access.iter().any(|rate| rate.bps() == star.access_bps))
     };
-    let stars: Vec<Star> = args.seeds.clone().map(Star::of).filter(is_wanted).collect();
-    let knowledge = if args.control == Control::Paper { Knowledge::Told } else { Knowledge::Found };
-    if args.print {
+    let stars: Vec<Star> = args.drawn.seeds.clone().map(Star::of).filter(is_wanted).collect();
+    let knowledge = args.drawn.knowledge();
+    if args.drawn.print {
         stars.iter().for_each(|star| announce(star.scenario(knowledge).trim_end()));
         return Ok(());
     }
     let verdicts = run_stars(&stars, knowledge, args)?;
-    if args.json {
+    if args.drawn.json {
         verdicts.iter().for_each(|verdict| announce(&to_json(verdict)));
-        announce(&to_json(&Summary { control: args.control.name(), total: total(&verdicts) }));
+        announce(&to_json(&Summary { control: args.drawn.control.name(), total: total(&verdicts) }));
     } else {
-        if args.events {
+        if args.drawn.events {
             verdicts.iter().for_each(|verdict| announce(events(verdict).trim_end()));
         }
         announce(table(&verdicts).trim_end());
@@ -101,9 +77,9 @@ pub(super) fn run(args: &Stars) -> Result<(), Failure> {
 }
 
 fn run_stars(stars: &[Star], knowledge: Knowledge, args: &Stars) -> Result<Vec<Verdict>, Failure> {
-    let mut set = args.set.clone();
+    let mut set = args.drawn.set.clone();
     set.extend(args.noise.iter().map(|name| ("noise".to_owned(), format!("{name:?}"))));
-    let verdicts = run_all(stars, args.threads, "stars", |star| star.run(knowledge, &set));
+    let verdicts = run_all(stars, args.drawn.threads, "stars", |star| star.run(knowledge, &set));
     verdicts.into_iter().map(|verdict| verdict.map_err(Failure::from)).collect()
 }
 

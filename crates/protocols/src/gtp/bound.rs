@@ -87,7 +87,7 @@ impl Bound {
     }
 
     /// More than `came` does not come through; `drain` is the part of an interval by which the queue that stood is
-    /// longer than it should be.
+    /// longer than it should be; at most this part, `most`, is left unused to drain it.
     pub fn refute(&mut self, came: Bitrate, drain: f64, most: f64) {
         let came = came.max(FLOOR);
         let is_same = self.cap.is_some_and(|cap| (came.as_f64() / cap.as_f64() - 1.0).abs() < SAME);

@@ -49,7 +49,7 @@ impl Flow {
         let window = packets(self.rivalry.calm, base).max(packets(came, rtt)).max(kept);
         // Who wants little gives the rest back at once.
         let window = window * policy.weight().min(1.0);
-        let mut shadow = Shadow::new(now, window, part * policy.weight(), self.seen());
+        let mut shadow = Shadow::new(now, window, (part, policy.weight()), self.seen());
         if lost {
             shadow.cut(now, rtt, self.reorder_window());
         }

@@ -35,8 +35,9 @@ pub(super) struct Shadow {
     law: Cubic,
     /// Packets that the whole TCP flow would have on their way.
     window: f64,
-    /// As many TCP flows this flow stands for.
-    pub(super) weight: f64,
+    /// As many TCP flows this flow stands for, and its whole data set.
+    weight: f64,
+    worth: f64,
     /// What the flow had received and lost when this was fed last, in packets.
     fed: (u64, u64),
     fed_at: Time,
@@ -47,12 +48,15 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// A window of so many packets, of a flow that has received and lost so many.
-    pub(super) fn new(now: Time, window: f64, weight: f64, seen: (u64, u64)) -> Self {
+    /// A window of so many packets, of a flow that has received and lost so many. It is this `part` of a data set that
+    /// stands for `worth` TCP flows.
+    pub(super) fn new(now: Time, window: f64, (part, worth): (f64, f64), seen: (u64, u64)) -> Self {
+        let weight = part * worth;
         Self {
             law: Cubic::new(false),
             window: (window / weight).max(WINDOW_MIN),
             weight,
+            worth,
             fed: seen,
             fed_at: now,
             deaf_until: Time::ZERO,
@@ -107,7 +111,7 @@ impl Shadow {
         self.deaf_until = now + rtt.mul_f64(SAME_EVENT_RTTS) + reorder;
         // Of several TCP flows one loses at a time; here all are cut, but as much more seldom.
         self.spared += 1.0;
-        if self.spared < self.weight {
+        if self.spared < self.worth {
             return false;
         }
         self.spared = 0.0;
@@ -131,9 +135,9 @@ mod tests {
     }
 
     impl Drive {
-        fn new(window: f64, weight: f64) -> Self {
+        fn new(window: f64, (part, worth): (f64, f64)) -> Self {
             let now = Time::ZERO + Span::from_secs(1);
-            Self { shadow: Shadow::new(now, window, weight, (0, 0)), now, seen: (0, 0) }
+            Self { shadow: Shadow::new(now, window, (part, worth), (0, 0)), now, seen: (0, 0) }
         }
 
         fn rtt(&mut self, lost: u64) -> bool {
@@ -147,7 +151,7 @@ mod tests {
 
     #[test]
     fn losses_of_one_congestion_cut_once() {
-        let mut drive = Drive::new(100.0, 1.0);
+        let mut drive = Drive::new(100.0, (1.0, 1.0));
         assert!(drive.rtt(10));
         assert_eq!(drive.shadow.window(), 70.0); // RFC 9438 section 4.6
         assert!(!drive.rtt(5), "what was on its way when it was cut");
@@ -157,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_window_grows_as_cubics_while_it_is_used() {
-        let mut drive = Drive::new(100.0, 1.0);
+        let mut drive = Drive::new(100.0, (1.0, 1.0));
         drive.rtt(1);
         // RFC 9438 section 4.3: 0.53 packets an RTT on so short a path, up to the old height, and one from there on.
         (0..50).for_each(|_| _ = drive.rtt(0));
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_window_that_is_not_used_does_not_grow() {
-        let mut drive = Drive::new(100.0, 1.0);
+        let mut drive = Drive::new(100.0, (1.0, 1.0));
         for _ in 0..200 {
             drive.now += RTT;
             drive.seen.0 += 10;
@@ -180,18 +184,21 @@ mod tests {
 
     #[test]
     fn a_window_of_two_flows_is_cut_every_second_time() {
-        let mut drive = Drive::new(200.0, 2.0);
-        assert!(!drive.rtt(1));
-        assert!(drive.shadow.window() >= 200.0);
-        assert!(!drive.rtt(1), "of the same congestion");
-        assert!(drive.rtt(1));
-        assert!(drive.shadow.window() < 145.0);
-        assert!(!drive.rtt(0) && !drive.rtt(1), "spared again");
+        // Whole, or one of two sources of a data set.
+        for part in [1.0, 0.5] {
+            let mut drive = Drive::new(200.0, (part, 2.0));
+            assert!(!drive.rtt(1));
+            assert!(drive.shadow.window() >= 200.0);
+            assert!(!drive.rtt(1), "of the same congestion");
+            assert!(drive.rtt(1));
+            assert!(drive.shadow.window() < 145.0);
+            assert!(!drive.rtt(0) && !drive.rtt(1), "spared again");
+        }
     }
 
     #[test]
     fn flows_of_one_data_set_grow_together_as_one_tcp_flow() {
-        let (mut whole, mut part) = (Drive::new(90.0, 1.0), Drive::new(30.0, 1.0 / 3.0));
+        let (mut whole, mut part) = (Drive::new(90.0, (1.0, 1.0)), Drive::new(30.0, (1.0 / 3.0, 1.0)));
         for k in 0..200 {
             whole.rtt(u64::from(k == 5));
             part.rtt(u64::from(k == 5));
