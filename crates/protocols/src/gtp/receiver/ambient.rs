@@ -2,7 +2,7 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 
-use super::probe::PROBE;
+use super::probe::Trial;
 use crate::gtp::bound::MARGIN;
 use crate::gtp::monitor::Loss;
 
@@ -12,16 +12,12 @@ const CHANCE: f64 = 2.5;
 const HEALS: f64 = 0.125;
 /// A lower rate is one that is below this part of the other.
 pub(super) const LOWER: f64 = 0.99;
+/// A cut that could have cured loss takes at least this part of it off the rate.
+const CUT_PART: f64 = 0.5;
 /// A queue still stands when this part of it is left, ...
 const STANDING_PART: f64 = 0.75;
 /// ... though the margin drains this much of each second.
 const DRAIN_RATE: f64 = MARGIN;
-/// A loss is cured if a probe takes this part off it, or of what a full link would lose less, ...
-const CURED: (f64, f64) = (0.5, 0.25);
-/// ... and if chance explains that by so many standard deviations only.
-const CURE_CHANCE: f64 = 3.0;
-/// What is usual is the loss of intervals that each count for this part of the next.
-const USUAL_FADES: f64 = 0.9;
 /// Loss that a probe has cured is not forgiven for so long.
 const DISTRUSTED: Span = Span::from_secs(30);
 /// What is forgiven is another loss if it is so many times what it was.
@@ -29,40 +25,13 @@ const ANOTHER: f64 = 1.5;
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
 pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 
-/// Packets, and how many of them were lost.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    packets: f64,
-    lost: f64,
-}
-
-impl Tally {
-    /// What is there counts for this part from now on.
-    fn fade(&mut self, part: f64) {
-        *self = Self { packets: self.packets * part, lost: self.lost * part };
-    }
-
-    fn add(&mut self, loss: Loss) {
-        self.packets += loss.packets as f64;
-        self.lost += loss.ratio * loss.packets as f64;
-    }
-
-    fn ratio(&self) -> f64 {
-        if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
-    }
-}
-
 /// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut
 /// the loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AmbientLoss {
     pub(super) ratio: f64,
     last: Option<(f64, Bitrate)>,
-    /// What was lost without a probe of late, and in probes of it.
-    usual: Tally,
-    probed: Tally,
-    /// Less was lost in the last probe than chance explains.
-    seems_cured: bool,
+    trial: Trial,
     distrusted_until: Time,
     /// Every loss counts, also by chance: gtp-2004 knows no other.
     by_the_paper: bool,
@@ -88,18 +57,14 @@ impl AmbientLoss {
         self.ratio >= LOSS_THRESHOLD && !self.by_the_paper
     }
 
-    /// How much less must be lost in probes for the loss to be cured, and by how much it may be less by chance.
-    fn cure(&self) -> (f64, f64) {
-        let usual = self.usual.ratio();
-        let cure = (usual * CURED.0).min((1.0 - PROBE) * (1.0 - usual) * CURED.1);
-        let chance = usual * (1.0 - usual) * (1.0 / self.usual.packets + 1.0 / self.probed.packets);
-        (cure, CURE_CHANCE * chance.sqrt())
-    }
-
     /// Whether what is forgiven was lost in probes as well.
     pub(super) fn is_proven(&self) -> bool {
-        let (cure, chance) = self.cure();
-        self.probed.packets > 0.0 && chance <= cure
+        self.trial.is_decided()
+    }
+
+    /// Whether at least this part of its packets is lost of late.
+    pub(super) fn loses(&self, ratio: f64) -> bool {
+        self.trial.usual() >= ratio
     }
 
     /// Loss beyond this ratio counts from now on, whosever it is.
@@ -110,29 +75,14 @@ impl AmbientLoss {
 
     /// A probe has ended with this loss: what it cures is lost where queues are full.
     pub(super) fn on_probe(&mut self, loss: Loss) {
-        if self.is_proven() {
-            self.probed.fade(0.5);
-        }
-        self.probed.add(loss);
-        self.seems_cured = self.is_proven() && self.is_cured(self.usual.ratio());
-    }
-
-    fn is_cured(&self, without: f64) -> bool {
-        self.probed.ratio() < without - self.cure().0
+        self.trial.on_probe(loss);
     }
 
     /// An interval without a probe has ended with this loss.
     pub(super) fn note(&mut self, now: Time, loss: Loss) {
-        if std::mem::take(&mut self.seems_cured) {
-            // Something else may have ended with the probe: then it does not come back.
-            if self.is_cured(loss.ratio) {
-                self.distrust(now, self.probed.ratio());
-            } else {
-                (self.usual, self.probed) = (Tally::default(), Tally::default());
-            }
+        if let Some(left) = self.trial.note(loss) {
+            self.distrust(now, left);
         }
-        self.usual.fade(USUAL_FADES);
-        self.usual.add(loss);
     }
 
     /// An interval with a loss and no queue, at a total rate. True if it shows that a cut was in vain.
@@ -144,11 +94,11 @@ impl AmbientLoss {
         } else if now < self.distrusted_until {
             return false;
         } else if let Some((before, at)) = self.last
-            && rate < at.mul_f64(LOWER)
+            && rate < at.mul_f64(LOWER.min(1.0 - CUT_PART * before))
             && loss.ratio > before / 2.0
         {
             if loss.ratio > ANOTHER * self.ratio {
-                self.probed = Tally::default();
+                self.trial.begin_anew();
             }
             self.ratio = loss.ratio;
             in_vain = true;

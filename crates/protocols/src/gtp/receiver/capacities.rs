@@ -11,9 +11,9 @@ use super::company::{Company, Seen};
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
 use super::judgement::{Judgement, Look, fresh_loss, queue_threshold};
 use super::policy::Policy;
-use super::probe::Probes;
+use super::probe::{Probes, Trial};
 use crate::gtp::bound::Bound;
-use crate::gtp::monitor::{Dispersion, Interval, TRAIN_SPAN_MIN};
+use crate::gtp::monitor::{Dispersion, Interval, Loss, TRAIN_SPAN_MIN};
 use crate::gtp::wire::RATE_MAX;
 
 /// A central interval is not shorter than this: below it there is too little to measure.
@@ -32,6 +32,8 @@ const HINT: f64 = 0.5;
 const SHARED_PART: f64 = 0.6;
 /// ... and of so much of it keeps its bound from being tested.
 const UNSHARED_PART: f64 = 0.3;
+/// A flow that loses this part of what all lose has a part in it.
+const COMMON_LOSS: f64 = 0.5;
 /// A loss ratio this high in one RTT is not left for the end of the interval.
 const ALARM_LOSS: f64 = 0.02;
 /// The first step of a test is such that, if it is too much, the queue is as long after an interval as so many
@@ -87,6 +89,12 @@ pub(super) struct Capacities {
     arrived: VecDeque<(Time, u64)>,
     /// Whether what is forgiven is lost whatever the rate.
     pub(super) probes: Probes,
+    /// What probes have shown of all flows together.
+    trial: Trial,
+    /// The next probe is of all flows.
+    pub(super) tries: bool,
+    /// Packets of the last interval.
+    packets: u64,
     /// The first step of a test.
     careful: f64,
     /// A flow's loss over a single RTT was high: what came before it does not count.
@@ -322,7 +330,9 @@ impl Capacities {
             lost: lost().next().is_some() && (is_common_loss || self.company.is_competing()),
             testing,
             probing: self.probes.is_on(),
+            cured: self.has_cured(testing, common < threshold, &seen),
         };
+        if std::env::var_os("GTPDBG").is_some() { eprintln!("GTPDBG {:.3} asked {:.2} came {:.2} q {:.2}ms thr {:.2} lost {} part {:.3} shared {} cap {:.2} most {:.2} {:?} probe {} | {}", now.as_secs_f64(), asked.as_f64()/1e6, came_through.as_f64()/1e6, common.as_secs_f64()*1e3, threshold.as_secs_f64()*1e3, met.lost, lost_part(&seen), shared, self.access.cap().map_or(0.0,|c|c.as_f64()/1e6), self.company.most().as_f64()/1e6, self.company.state, self.probes.is_on(), flows.values().map(|f| format!("[tgt {:.2} path {:.2} amb {:.3} riv {} onpath {} w {:.1}]", f.controller.target().as_f64()/1e6, f.path.cap().map_or(0.0,|c|c.as_f64()/1e6), f.ambient.ratio, f.rivalry.is_on(), f.rivalry.is_on_path(), f.rivalry.shadow.as_ref().map_or(0.0,|s|s.window()))).collect::<String>()); }
         if self.compete(met, place.drain(common), &seen, flows) {
             return;
         }
@@ -392,12 +402,34 @@ impl Capacities {
         }
     }
 
+    /// Whether the last probe has cured what all flows together lose.
+    fn has_cured(&mut self, testing: bool, empty: bool, seen: &[(FlowId, Judgement)]) -> bool {
+        if self.company.is_competing() {
+            self.trial = Trial::default();
+            return false;
+        }
+        let packets = seen.iter().map(|(_, judged)| judged.interval.packets).sum();
+        let loss = Loss { ratio: lost_part(seen), packets };
+        self.packets = packets;
+        if self.probes.is_on() {
+            self.trial.on_probe(loss);
+        } else if empty && !testing {
+            return self.trial.note(loss).is_some();
+        }
+        false
+    }
+
     /// An interval has been judged: whether the next is a probe.
     pub(super) fn probe(&mut self, flows: &mut Flows) {
         let probed = |flow: &&Flow| flow.ambient.is_forgiven() && !flow.rivalry.is_on() && !flow.overshoots_freely();
-        let forgiven = running(flows).any(|flow| probed(&flow));
-        let proven = running(flows).filter(probed).all(|flow| flow.ambient.is_proven());
-        if self.probes.on_interval(forgiven, proven) {
+        let common = |flow: &&Flow| flow.ambient.loses(self.trial.usual() * COMMON_LOSS);
+        let losing_rate = sum(running(flows).filter(common).map(|flow| flow.told_rate));
+        let is_common = losing_rate >= sum(running(flows).map(|flow| flow.told_rate)).mul_f64(SHARED_PART);
+        self.tries = is_common && !self.company.is_competing() && self.trial.is_worthwhile(self.packets);
+        let open = self.tries && !self.trial.is_decided();
+        let forgiven = running(flows).any(|flow| probed(&flow)) || self.tries;
+        let proven = running(flows).filter(probed).all(|flow| flow.ambient.is_proven()) && !open;
+        if self.probes.on_interval(forgiven, proven, open) {
             self.access.break_off();
             flows.awake_mut().for_each(|(_, flow)| flow.path.break_off());
         }

@@ -295,7 +295,8 @@ impl Central {
                 true => target.mul_f64(LIMITED_ROOM).min(path),
                 false => target,
             };
-            let probed = self.capacities.probes.is_on() && flow.ambient.is_forgiven() && !flow.core.reliable;
+            let asked = self.capacities.tries || flow.ambient.is_forgiven();
+            let probed = self.capacities.probes.is_on() && asked && !flow.rivalry.is_on() && !flow.core.reliable;
             let target = if probed { target.mul_f64(PROBE) } else { target };
             let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
             if flow.told_rate == Bitrate::ZERO

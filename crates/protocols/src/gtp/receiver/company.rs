@@ -44,6 +44,9 @@ pub(super) const DRAIN_PULSE: f64 = 0.25;
 const EMPTY_INTERVALS: u32 = 4;
 const EMPTY_MIN: Span = Span::from_millis(1500);
 
+/// Others whose queue is too short to be seen are taken to be there for so long.
+const UNSEEN: Span = Span::from_secs(30);
+
 /// What an interval says of a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
@@ -62,6 +65,8 @@ pub(super) struct Seen {
     pub(super) testing: bool,
     /// Less was, to see whose losses are.
     pub(super) probing: bool,
+    /// Probes have cured what is lost.
+    pub(super) cured: bool,
 }
 
 /// What to do about it.
@@ -79,7 +84,7 @@ pub(super) enum Turn {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+pub(super) enum State {
     #[default]
     Calm,
     Competing {
@@ -106,13 +111,15 @@ struct Standing {
 /// The judge of who is at a place.
 #[derive(Debug, Default)]
 pub(super) struct Company {
-    state: State,
+    pub(super) state: State,
     most: VecDeque<(Time, Bitrate)>,
     standing: Standing,
     score: f64,
     judged: Time,
     came: Bitrate,
     together: Bitrate,
+    /// Others show by losses alone, and are there until then.
+    unseen_until: Option<Time>,
 }
 
 impl Company {
@@ -200,7 +207,9 @@ impl Company {
         }
         let undrained = self.standing.intervals >= STOOD_MIN
             && self.standing.drained > DRAINS * self.standing.longest.as_secs_f64();
-        if (undrained || self.score >= SCORE) && self.has_yielded() && !seen.probing {
+        let shown = (undrained || self.score >= SCORE) && self.has_yielded() && !seen.probing;
+        if shown || seen.cured {
+            self.unseen_until = seen.cured.then_some(seen.now + UNSEEN);
             self.standing = Standing::default();
             self.score = 0.0;
             self.state = State::Competing { full: 0, empty: 0, empty_since: seen.now };
@@ -210,6 +219,18 @@ impl Company {
     }
 
     fn competing(&mut self, seen: Seen, full: u32, empty: u32, empty_since: Time) -> Turn {
+        if let Some(until) = self.unseen_until {
+            let full_since = if seen.came >= self.most().mul_f64(ALL) { empty_since } else { seen.now };
+            if seen.queue < seen.threshold && seen.now < until && seen.now.since(full_since) < EMPTY_MIN {
+                self.state = State::Competing { full, empty, empty_since: full_since };
+                return Turn::Stay;
+            }
+            self.unseen_until = None;
+            if seen.queue < seen.threshold {
+                self.state = State::Calm;
+                return Turn::Leave { full: false };
+            }
+        }
         let is_empty = seen.queue < seen.threshold && !seen.lost;
         let is_full = seen.came >= self.most().mul_f64(ALL);
         let empty_since = if is_empty { empty_since } else { seen.now };
@@ -276,6 +297,7 @@ mod tests {
                 lost,
                 testing: false,
                 probing: false,
+                cured: false,
             })
         }
 

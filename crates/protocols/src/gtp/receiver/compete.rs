@@ -128,6 +128,9 @@ impl Capacities {
         let rules = self.company.is_competing() || turn != Turn::Stay;
         if turn == Turn::Enter {
             self.access.break_off();
+            if met.cured {
+                flows.awake_mut().for_each(|(_, flow)| flow.ambient.distrust(now, 0.0));
+            }
             self.compete_all(now, met.lost, seen, flows);
         }
         for (id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running() && !flow.core.reliable) {
@@ -181,6 +184,7 @@ impl Capacities {
                 lost: judged.has_lost(),
                 testing: self.access.is_testing() || flow.path.is_testing(),
                 probing: self.probes.is_on(),
+                cured: false,
             });
             match turn {
                 Turn::Enter => flow.enter_rivalry(now, (self.policy(), 1.0), came, judged.has_lost()),

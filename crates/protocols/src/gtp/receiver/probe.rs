@@ -1,12 +1,129 @@
 //! Probes: less is asked for through an interval, to see whether loss that was forgiven is lost whatever the rate
 //! (PROTOCOL.md 7.4).
 
+use crate::gtp::monitor::Loss;
+
 /// Intervals from what was forgiven to its first probe; the next come ever more seldom, ...
 const GAP_MIN: u32 = 4;
-/// ... up to so many.
+/// ... up to so many; ...
 const GAP_MAX: u32 = 128;
+/// ... or up to so many while it may be others' loss.
+const GAP_TRIED: u32 = 16;
 /// The part that is asked for in a probe.
 pub(super) const PROBE: f64 = 0.75;
+/// A loss is cured if a probe takes this part off it, or of what a full link would lose less, ...
+const CURED: (f64, f64) = (0.5, 0.25);
+/// ... and if chance explains that by so many standard deviations only.
+const CURE_CHANCE: f64 = 3.0;
+/// It is not if it is no less in probes, and chance explains that by so many.
+const SAME_CHANCE: f64 = 1.5;
+/// What is usual is the loss of intervals that each count for this part of the next.
+const USUAL_FADES: f64 = 0.97;
+/// Loss that so many probes would not tell anything of is left alone.
+const PROBES_WORTHWHILE: f64 = 8.0;
+/// So many lost packets are more than a test leaves behind.
+const NOTICED: f64 = 4.0;
+
+/// Packets, and how many of them were lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    packets: f64,
+    lost: f64,
+}
+
+impl Tally {
+    /// What is there counts for this part from now on.
+    fn fade(&mut self, part: f64) {
+        *self = Self { packets: self.packets * part, lost: self.lost * part };
+    }
+
+    fn add(&mut self, loss: Loss) {
+        self.packets += loss.packets as f64;
+        self.lost += loss.ratio * loss.packets as f64;
+    }
+
+    fn ratio(&self) -> f64 {
+        if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
+    }
+}
+
+/// What was lost while less was asked for, beside what is lost otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trial {
+    usual: Tally,
+    probed: Tally,
+    /// Less was lost in probes than chance explains; what was lost since then, to see whether it comes back.
+    since: Option<Tally>,
+}
+
+impl Trial {
+    /// How much less must be lost in probes for the loss to be cured, and by how much it may be less by chance.
+    fn cure(&self) -> (f64, f64) {
+        let usual = self.usual.ratio();
+        let cure = (usual * CURED.0).min((1.0 - PROBE) * (1.0 - usual) * CURED.1);
+        let chance = usual * (1.0 - usual) * (1.0 / self.usual.packets + 1.0 / self.probed.packets);
+        (cure, CURE_CHANCE * chance.sqrt())
+    }
+
+    /// Whether enough was seen in probes to tell that they cure nothing.
+    pub(super) fn is_decided(&self) -> bool {
+        let (cure, chance) = self.cure();
+        let same = self.probed.ratio() > self.usual.ratio() - cure;
+        self.probed.packets > 0.0 && same && chance * (SAME_CHANCE / CURE_CHANCE) <= cure
+    }
+
+    /// What is usual.
+    pub(super) fn usual(&self) -> f64 {
+        self.usual.ratio()
+    }
+
+    /// Whether there is a loss that probes of so many packets could tell something of before long.
+    pub(super) fn is_worthwhile(&self, packets: u64) -> bool {
+        let needed = CURE_CHANCE * CURE_CHANCE / self.usual.ratio();
+        self.usual.lost >= NOTICED && needed <= PROBES_WORTHWHILE * packets as f64
+    }
+
+    fn is_cured(&self, without: f64) -> bool {
+        let (cure, chance) = self.cure();
+        self.probed.packets > 0.0 && without - self.probed.ratio() > cure.max(chance)
+    }
+
+    /// A probe has ended with this loss.
+    pub(super) fn on_probe(&mut self, loss: Loss) {
+        if self.is_decided() {
+            self.probed.fade(0.5);
+        }
+        self.probed.add(loss);
+        self.since = self.is_cured(self.usual.ratio()).then(Tally::default);
+    }
+
+    /// An interval without a probe has ended with this loss. The part that was lost in probes, if those cure it: it is
+    /// lost where queues are full.
+    pub(super) fn note(&mut self, loss: Loss) -> Option<f64> {
+        self.usual.fade(USUAL_FADES);
+        self.usual.add(loss);
+        let since = self.since.as_mut()?;
+        since.add(loss);
+        // Something else may have ended with the probe: then it does not come back.
+        let (ratio, enough) = (since.ratio(), since.packets >= self.probed.packets);
+        if since.lost < NOTICED && !enough {
+            return None;
+        }
+        self.since = None;
+        if ratio > self.probed.ratio() + self.cure().0 {
+            return Some(self.probed.ratio());
+        }
+        if enough {
+            *self = Self::default();
+        }
+        None
+    }
+
+    /// The loss is another now.
+    pub(super) fn begin_anew(&mut self) {
+        self.probed = Tally::default();
+    }
+}
 
 /// When probes are made: of all flows at once, so that there is one experiment at a time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +142,7 @@ impl Probes {
 
     /// An interval has ended; `forgiven`: loss is forgiven, `proven`: all of that was lost in probes too. Whether the
     /// next is a probe.
-    pub(super) fn on_interval(&mut self, forgiven: bool, proven: bool) -> bool {
+    pub(super) fn on_interval(&mut self, forgiven: bool, proven: bool, tried: bool) -> bool {
         self.on = false;
         if !forgiven {
             *self = Self::default();
@@ -39,7 +156,8 @@ impl Probes {
         }
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
-            self.gap = if proven { GAP_MAX } else { (2 * self.gap).min(GAP_MAX / 2) };
+            let most = if tried { GAP_TRIED } else { GAP_MAX / 2 };
+            self.gap = if proven { GAP_MAX } else { (2 * self.gap).min(most) };
             (self.left, self.on) = (self.gap, true);
         }
         self.on
@@ -53,11 +171,11 @@ mod tests {
     #[test]
     fn probes_come_ever_more_seldom_while_loss_is_forgiven() {
         let mut probes = Probes::default();
-        assert!(!(0..100).any(|_| probes.on_interval(false, true)), "nothing to find out");
-        let at: Vec<u32> = (1..200).filter(|_| probes.on_interval(true, false)).collect();
+        assert!(!(0..100).any(|_| probes.on_interval(false, true, false)), "nothing to find out");
+        let at: Vec<u32> = (1..200).filter(|_| probes.on_interval(true, false, false)).collect();
         assert_eq!(at, [4, 12, 28, 60, 124, 188]);
-        let at: Vec<u32> = (1..300).filter(|_| probes.on_interval(true, true)).collect();
+        let at: Vec<u32> = (1..300).filter(|_| probes.on_interval(true, true, false)).collect();
         assert_eq!(at, [128, 256], "what is proven is left alone for long");
-        assert_eq!((1..400).find(|_| probes.on_interval(true, false)), Some(4));
+        assert_eq!((1..400).find(|_| probes.on_interval(true, false, false)), Some(4));
     }
 }
