@@ -332,7 +332,6 @@ impl Capacities {
             probing: self.probes.is_on(),
             cured: self.has_cured(testing, common < threshold, &seen),
         };
-        if std::env::var_os("GTPDBG").is_some() { eprintln!("GTPDBG {:.3} asked {:.2} came {:.2} q {:.2}ms thr {:.2} lost {} part {:.3} shared {} cap {:.2} most {:.2} {:?} probe {} | {}", now.as_secs_f64(), asked.as_f64()/1e6, came_through.as_f64()/1e6, common.as_secs_f64()*1e3, threshold.as_secs_f64()*1e3, met.lost, lost_part(&seen), shared, self.access.cap().map_or(0.0,|c|c.as_f64()/1e6), self.company.most().as_f64()/1e6, self.company.state, self.probes.is_on(), flows.values().map(|f| format!("[tgt {:.2} path {:.2} amb {:.3} riv {} onpath {} w {:.1}]", f.controller.target().as_f64()/1e6, f.path.cap().map_or(0.0,|c|c.as_f64()/1e6), f.ambient.ratio, f.rivalry.is_on(), f.rivalry.is_on_path(), f.rivalry.shadow.as_ref().map_or(0.0,|s|s.window()))).collect::<String>()); }
         if self.compete(met, place.drain(common), &seen, flows) {
             return;
         }

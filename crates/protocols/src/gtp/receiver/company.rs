@@ -84,7 +84,7 @@ pub(super) enum Turn {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum State {
+enum State {
     #[default]
     Calm,
     Competing {
@@ -111,7 +111,7 @@ struct Standing {
 /// The judge of who is at a place.
 #[derive(Debug, Default)]
 pub(super) struct Company {
-    pub(super) state: State,
+    state: State,
     most: VecDeque<(Time, Bitrate)>,
     standing: Standing,
     score: f64,
@@ -220,6 +220,7 @@ impl Company {
 
     fn competing(&mut self, seen: Seen, full: u32, empty: u32, empty_since: Time) -> Turn {
         if let Some(until) = self.unseen_until {
+            // With others there, less than nearly all comes.
             let full_since = if seen.came >= self.most().mul_f64(ALL) { empty_since } else { seen.now };
             if seen.queue < seen.threshold && seen.now < until && seen.now.since(full_since) < EMPTY_MIN {
                 self.state = State::Competing { full, empty, empty_since: full_since };
@@ -285,9 +286,14 @@ mod tests {
         }
 
         fn step(&mut self, sent: f64, came: f64, queue_ms: u64, lost: bool) -> Turn {
+            let seen = self.seen(sent, came, queue_ms, lost);
+            self.company.on_interval(seen)
+        }
+
+        fn seen(&mut self, sent: f64, came: f64, queue_ms: u64, lost: bool) -> Seen {
             self.now += INTERVAL;
             let rate = |part: f64| Bitrate::from_f64(part * CAPACITY);
-            self.company.on_interval(Seen {
+            Seen {
                 now: self.now,
                 sent: rate(sent),
                 came: rate(came),
@@ -298,7 +304,7 @@ mod tests {
                 testing: false,
                 probing: false,
                 cured: false,
-            })
+            }
         }
 
         /// Beside a rival that fills the queue.
@@ -370,6 +376,26 @@ mod tests {
         // Loss is a sign of others too.
         let mut place = Place::shared();
         assert!((0..40).all(|k| place.step(0.5, 0.5, 0, k % 20 == 19) == Turn::Stay));
+    }
+
+    #[test]
+    fn whom_no_queue_shows_is_known_by_losses_that_a_probe_cures() {
+        let cure = |place: &mut Place| {
+            let mut seen = place.seen(0.95, 0.95, 0, false);
+            seen.cured = true;
+            assert_eq!(place.company.on_interval(seen), Turn::Enter);
+        };
+        let mut place = Place::ours();
+        cure(&mut place);
+        // No queue ever shows; they are believed to be there for long.
+        let left = (0..1000).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
+        assert!(left.is_some_and(|k| (499..=501).contains(&k)), "{left:?}: 30 s");
+        // They have gone when all of the place is ours.
+        let mut place = Place::ours();
+        cure(&mut place);
+        (0..50).for_each(|_| assert_eq!(place.step(0.6, 0.6, 0, false), Turn::Stay));
+        let left = (0..100).position(|_| place.step(0.95, 0.95, 0, false) == Turn::Leave { full: false });
+        assert!(left.is_some_and(|k| (24..28).contains(&k)), "{left:?}: 1.5 s");
     }
 
     #[test]

@@ -20,7 +20,7 @@ const SAME_CHANCE: f64 = 1.5;
 /// What is usual is the loss of intervals that each count for this part of the next.
 const USUAL_FADES: f64 = 0.97;
 /// Loss that so many probes would not tell anything of is left alone.
-const PROBES_WORTHWHILE: f64 = 8.0;
+const PROBES_WORTHWHILE: f64 = 3.0;
 /// So many lost packets are more than a test leaves behind.
 const NOTICED: f64 = 4.0;
 
@@ -177,5 +177,43 @@ mod tests {
         let at: Vec<u32> = (1..300).filter(|_| probes.on_interval(true, true, false)).collect();
         assert_eq!(at, [128, 256], "what is proven is left alone for long");
         assert_eq!((1..400).find(|_| probes.on_interval(true, false, false)), Some(4));
+        let mut probes = Probes::default();
+        let at: Vec<u32> = (1..64).filter(|_| probes.on_interval(true, false, true)).collect();
+        assert_eq!(at, [4, 12, 28, 44, 60], "whose loss it is should be known soon");
+    }
+
+    fn of(ratio: f64, packets: u64) -> Loss {
+        Loss { ratio, packets }
+    }
+
+    fn tried(usual: f64) -> Trial {
+        let mut trial = Trial::default();
+        (0..40).for_each(|_| assert_eq!(trial.note(of(usual, 2000)), None));
+        trial
+    }
+
+    #[test]
+    fn a_loss_that_stops_for_a_probe_and_comes_back_is_others() {
+        let mut trial = tried(0.003);
+        assert!(trial.is_worthwhile() && !trial.is_decided());
+        trial.on_probe(of(0.0, 2000));
+        assert_eq!(trial.note(of(0.003, 2000)), None, "six packets fewer may be luck");
+        trial.on_probe(of(0.0, 2000));
+        assert_eq!(trial.note(of(0.0, 2000)), None, "it may come back yet");
+        assert_eq!(trial.note(of(0.003, 2000)), Some(0.0));
+        let mut gone = tried(0.003);
+        (0..2).for_each(|_| gone.on_probe(of(0.0, 2000)));
+        (0..4).for_each(|_| assert_eq!(gone.note(of(0.0, 2000)), None));
+        assert!(!gone.is_worthwhile(), "it has gone by itself");
+    }
+
+    #[test]
+    fn a_loss_that_a_probe_does_not_cure_is_the_links_own() {
+        let mut trial = tried(0.003);
+        (0..2).for_each(|_| trial.on_probe(of(0.003, 2000)));
+        assert!(trial.is_decided());
+        assert_eq!(trial.note(of(0.003, 2000)), None);
+        // So little that probes would tell nothing for long is left alone.
+        assert!(!tried(0.0).is_worthwhile() && !tried(0.0002).is_worthwhile());
     }
 }
