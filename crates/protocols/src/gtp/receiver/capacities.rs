@@ -157,6 +157,11 @@ impl Capacities {
         self.policy
     }
 
+    /// Another policy from now on.
+    pub(super) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     // --- Bursts -----------------------------------------------------------------------------------------------------
 
     /// Packets of the burst that measures the path of a flow; `None` if it may have so little that there is nothing to
@@ -512,7 +517,7 @@ fn ambient_part(flows: &Flows) -> f64 {
 }
 
 /// Sees whether the sender gives what it may. True if it does.
-fn judge_use(flow: &mut Flow, interval: Interval, congested: bool, alone: bool) -> bool {
+pub(super) fn judge_use(flow: &mut Flow, interval: Interval, congested: bool, alone: bool) -> bool {
     // Where requests bound the flow its rate must only be out of the way, whatever late wake-ups make of it.
     let achieved = if flow.window_bound { ACHIEVED_FREE } else { ACHIEVED };
     if interval.total() >= flow.controller.target().mul_f64(achieved) {

@@ -7,7 +7,7 @@ use super::capacities::{Capacities, judged, running, sum};
 use super::company::{DRAIN_PULSE, PULSE, Seen, Turn};
 use super::flow::{BINDS, Flow, Flows, Tick};
 use super::judgement::Judgement;
-use super::policy::Policy;
+use super::policy::{Policy, Weight};
 use super::shadow::Shadow;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 

@@ -5,7 +5,9 @@ mod capacities;
 mod central;
 mod company;
 mod compete;
+mod fixed;
 mod flow;
+mod held_by;
 mod hold;
 mod judgement;
 mod policy;
@@ -20,7 +22,7 @@ use inhaul_transport::kit::Object;
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{self, Core, FlowCore, Receiver, Reception, Rules, Run as PacketRun};
 use inhaul_transport::kit::wire::{Message, Reader};
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, HostSample, Place};
+use inhaul_transport::{CommandError, EndpointConfig, FlowError, FlowId, HostSample, Place};
 
 use super::monitor::Run;
 use super::wire::{BLOCK_GRAIN, DataHeader, Edge, HEADER_LEN, OwnMessage, SetupMore, VERSION, accept_rate};
@@ -287,6 +289,10 @@ impl Reception for Gtp {
 
     fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<Flow>) {
         self.central.limit(now, limit, &mut core.flows);
+    }
+
+    fn set_policy(&mut self, now: Time, policy: Policy, core: &mut Core<Flow>) -> Result<(), CommandError> {
+        self.central.set_policy(now, policy, &mut core.flows)
     }
 
     /// What the host can take in is C_r (gtp-2004 2), and it may have pauses.

@@ -43,6 +43,15 @@ impl Rivalry {
         self.is_on() && self.company.is_competing()
     }
 
+    /// The data set stands for so many TCP flows from now on.
+    pub(super) fn set_worth(&mut self, worth: f64) {
+        self.kept = None;
+        if let Some(shadow) = &mut self.shadow {
+            shadow.set_worth(worth);
+            self.retell = true;
+        }
+    }
+
     /// Others of our flows saw a queue that may be the same.
     pub(super) fn meet(&mut self, now: Time, others: impl Iterator<Item = FlowId>) {
         self.companions.retain(|(_, at, _)| now.since(*at) <= COMPANIONS_SPAN);
