@@ -35,8 +35,9 @@ pub use api::error::{ErrorKind, MoveError};
 pub use api::fairness::jain_index;
 pub use api::options::{
     AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, Fallback, GetOptions, Memory,
-    Monitor, NetOptions, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
+    Monitor, NetOptions, PolicyDial, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
 };
+pub use inhaul_transport::Policy;
 pub use api::proxy::{Proxy, ProxyError, ProxyKind, UnusableProxy};
 pub use api::report::{
     Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, PathReport, Report, SourceReport,

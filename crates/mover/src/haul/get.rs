@@ -277,6 +277,9 @@ fn run_haul(
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
+    haul.policy_dial.clone_from(&options.policy_dial);
+    haul.may_hold = options.receive_rate.is_some();
+    haul.has_policies = net::has_policies(&options.net);
     callers.into_iter().for_each(|callers| haul.paths.expect_callers(callers));
     let result = haul
         .stream_to(options.stream.clone())
@@ -385,6 +388,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 duplicate_bytes: mirror.stats.duplicate_bytes,
                 duplicate_packets: mirror.stats.duplicate_packets,
                 plaintext: mirror.plaintext,
+                held_by: mirror.held_mostly().map(|held| held.name().to_owned()),
                 // Its receiver has gone, so it is not needed any more.
                 status: match mirror.status {
                     SourceStatus::Waiting => SourceStatus::Lost,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use inhaul_base::byte_text::bytes_of;
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Fingerprint, Right, Token};
-use inhaul_protocols::registry::Protocols;
+use inhaul_protocols::registry::{self, Protocols};
 use inhaul_store::{DataSet, ListOptions, ScanOptions, printable};
 use inhaul_transport::{Protocol, Role};
 
@@ -206,6 +206,12 @@ fn exchange_greetings(
         return Err(refused(RefusalCode::UnknownTransport, text));
     };
     let parameters = settle_parameters(net.protocols, transport, &net.parameters, parameters)?;
+    if net.fair_only && !registry::is_fair(transport, &parameters) {
+        let set = parameters.iter().find(|(name, _)| name == "policy" || name == "control");
+        let what = set.map_or_else(|| transport.name.to_owned(), |(name, value)| format!("{name}={value}"));
+        let text = format!("this server lets in only what is fair to other traffic: leave out {what} (its --fair-only)");
+        return Err(refused(RefusalCode::NotAllowed, text));
+    }
     let transport = Transport { name: transport.name, parameters: parameters.into() };
     let key = Some(*gate.key().bytes());
     stream.send(&Frame::Welcome { version: VERSION, udp_port: *udp_port, key }, by)?;

@@ -33,10 +33,11 @@ pub(super) struct Strain {
 }
 
 impl Strain {
-    /// An interval of `span` at most has ended, in which this part was lost. Whether that is more than can be borne.
-    fn on_interval(&mut self, now: Time, span: Span, loss: f64) -> bool {
+    /// An interval of `span` has ended. `loss` of what was sent was lost, `excess` of that is not ambient. Whether that is
+    /// more than can be borne.
+    fn on_interval(&mut self, now: Time, span: Span, loss: f64, excess: f64) -> bool {
         let passed = self.judged.replace(now).map_or(span, |at| now.since(at)).as_secs_f64();
-        self.seconds = (self.seconds + (loss - BORNE) * passed).max(0.0);
+        self.seconds = (self.seconds + (excess - BORNE) * passed).max(0.0);
         self.loss += LOSS_GAIN * (loss - self.loss);
         let is_too_much = self.seconds > STRAIN_MAX;
         if is_too_much {
@@ -47,7 +48,8 @@ impl Strain {
 
     /// So many times as much is asked for as is to come, because some is lost.
     pub(super) fn made_up(&self) -> f64 {
-        1.0 + (self.loss / (1.0 - self.loss.min(0.5))).clamp(0.0, MADE_UP_MAX)
+        // In whole percents: each change of a rate is measured anew.
+        1.0 + ((100.0 * self.loss / (1.0 - self.loss.min(0.5))).round() / 100.0).clamp(0.0, MADE_UP_MAX)
     }
 }
 
@@ -86,7 +88,7 @@ fn judge_flow(now: Time, interval: Span, threshold: Span, seen: Interval, alone:
     if judged.in_vain {
         flow.path.forgive();
     }
-    let borne = flow.strain.as_mut().is_none_or(|strain| !strain.on_interval(now, interval, judged.excess));
+    let borne = flow.strain.as_mut().is_none_or(|strain| !strain.on_interval(now, interval, judged.interval.loss, judged.excess));
     let achieved = judge_use(flow, judged.interval, judged.has_lost(), alone);
     if !borne {
         flow.path.refute(judged.delivered, 0.0, DRAIN_MAX);
@@ -101,4 +103,34 @@ fn judge_flow(now: Time, interval: Span, threshold: Span, seen: Interval, alone:
 pub(super) fn made_up(flow: &Flow, target: Bitrate) -> Bitrate {
     let of = flow.strain.as_ref().filter(|_| !flow.core.reliable && flow.path.cap().is_none());
     of.map_or(target, |strain| target.mul_f64(strain.made_up()).min(flow.known_bound()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Span = Span::from_millis(50);
+
+    /// Intervals until this loss is too much.
+    fn bears(loss: f64, most: u64) -> Option<u64> {
+        let mut strain = Strain::default();
+        (1..=most).find(|k| strain.on_interval(Time::ZERO + INTERVAL * *k, INTERVAL, loss, loss))
+    }
+
+    #[test]
+    fn little_loss_is_borne_for_ever_and_much_not_for_long() {
+        assert_eq!(bears(0.04, 10_000), None);
+        assert_eq!(bears(0.15, 100), Some(31)); // 0.1 of 1.5 s
+        assert_eq!(bears(0.88, 100), Some(4)); // a link of 100 Mbit/s, told 850
+    }
+
+    #[test]
+    fn loss_is_made_up_for_by_some_percents() {
+        let mut strain = Strain::default();
+        assert_eq!(strain.made_up(), 1.0);
+        (1..50).for_each(|k| _ = strain.on_interval(Time::ZERO + INTERVAL * k, INTERVAL, 0.02, 0.0));
+        assert_eq!(strain.made_up(), 1.02);
+        (50..200).for_each(|k| _ = strain.on_interval(Time::ZERO + INTERVAL * k, INTERVAL, 0.3, 0.0));
+        assert_eq!(strain.made_up(), 1.0 + MADE_UP_MAX);
+    }
 }
