@@ -13,7 +13,8 @@ use inhaul_mover::{
 
 use crate::exit::{self, Failure};
 use crate::options::{
-    self, OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, check_policy, listen_address, net_options, seconds,
+    self, OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, check_policy, listen_address, net_options,
+    seconds,
 };
 use crate::output::{announce, to_json, warn};
 use crate::own_address::host_of;

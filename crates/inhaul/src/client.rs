@@ -8,8 +8,8 @@ use inhaul_base::byte_text::bytes_of;
 use inhaul_base::{Bitrate, Span};
 use inhaul_identity::{State, read_secret};
 use inhaul_mover::{
-    Ca, CacheOptions, Destination, Hash, Listed, MoveError, NamedBy, NetOptions, Pins, Policy, Proxy, ReadOptions, Reader,
-    Server, Source, Stop, Tickets, TicketsError, Trust, UnknownServer, without_secrets,
+    Ca, CacheOptions, Destination, Hash, Listed, MoveError, NamedBy, NetOptions, Pins, Policy, Proxy, ReadOptions,
+    Reader, Server, Source, Stop, Tickets, TicketsError, Trust, UnknownServer, without_secrets,
 };
 use inhaul_store::Kind;
 use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use inhaul_base::Span;
 use inhaul_mover::{
-    Destination, Existing, Filter, GetOptions, Known, MoveError, Part, Policy, PolicyDial, Progress, PutOptions, ReadOptions, Report,
-    Request, Rule, Stop, Update,
+    Destination, Existing, Filter, GetOptions, Known, MoveError, Part, Policy, PolicyDial, Progress, PutOptions,
+    ReadOptions, Report, Request, Rule, Stop, Update,
 };
 
 /// A transfer to or from files, on a thread of its own. Dropping it ends it; what was verified stays, and the same call

@@ -214,7 +214,9 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> R
 /// What --policy fixed needs: the rate that is held.
 pub(crate) fn check_policy(transport: &Transport, receive_rate: Option<Bitrate>) -> Result<(), Failure> {
     if transport.carrier.policy == Some(PolicyArg::Fixed) && receive_rate.is_none() {
-        return Err(Failure::usage("--policy fixed needs the rate to hold: add --receive-rate, like --receive-rate 850M"));
+        return Err(Failure::usage(
+            "--policy fixed needs the rate to hold: add --receive-rate, like --receive-rate 850M",
+        ));
     }
     Ok(())
 }

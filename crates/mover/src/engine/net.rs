@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_protocols::registry::Protocols;
-use inhaul_transport::{Endpoint, EndpointConfig, FlowId, FlowLimits, JoinFlow, ObjectId, Parameters, Policy, Protocol, Role};
+use inhaul_transport::{
+    Endpoint, EndpointConfig, FlowId, FlowLimits, JoinFlow, ObjectId, Parameters, Policy, Protocol, Role,
+};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;

@@ -209,7 +209,8 @@ fn exchange_greetings(
     if net.fair_only && !registry::is_fair(transport, &parameters) {
         let set = parameters.iter().find(|(name, _)| name == "policy" || name == "control");
         let what = set.map_or_else(|| transport.name.to_owned(), |(name, value)| format!("{name}={value}"));
-        let text = format!("this server lets in only what is fair to other traffic: leave out {what} (its --fair-only)");
+        let text =
+            format!("this server lets in only what is fair to other traffic: leave out {what} (its --fair-only)");
         return Err(refused(RefusalCode::NotAllowed, text));
     }
     let transport = Transport { name: transport.name, parameters: parameters.into() };

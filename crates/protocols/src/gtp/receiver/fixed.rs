@@ -88,7 +88,10 @@ fn judge_flow(now: Time, interval: Span, threshold: Span, seen: Interval, alone:
     if judged.in_vain {
         flow.path.forgive();
     }
-    let borne = flow.strain.as_mut().is_none_or(|strain| !strain.on_interval(now, interval, judged.interval.loss, judged.excess));
+    let borne = flow
+        .strain
+        .as_mut()
+        .is_none_or(|strain| !strain.on_interval(now, interval, judged.interval.loss, judged.excess));
     let achieved = judge_use(flow, judged.interval, judged.has_lost(), alone);
     if !borne {
         flow.path.refute(judged.delivered, 0.0, DRAIN_MAX);

@@ -123,12 +123,7 @@ pub trait Reception: Sized {
     ///
     /// # Errors
     /// When the protocol has no policies, or this one needs what was not told. Nothing has changed then.
-    fn set_policy(
-        &mut self,
-        _now: Time,
-        _policy: Policy,
-        _core: &mut Core<Self::Flow>,
-    ) -> Result<(), CommandError> {
+    fn set_policy(&mut self, _now: Time, _policy: Policy, _core: &mut Core<Self::Flow>) -> Result<(), CommandError> {
         Err(CommandError::NoPolicies)
     }
 
