@@ -112,6 +112,7 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
                 WhatChanges::LinkUp(link, false) => Change::LinkDown(link),
                 WhatChanges::SendRate(at, rate) => Change::Command(endpoints[at], Command::LimitSend(Some(rate))),
                 WhatChanges::ReceiveRate(at, rate) => Change::Command(endpoints[at], Command::LimitReceive(Some(rate))),
+                WhatChanges::Policy(at, policy) => Change::Command(endpoints[at], Command::SetPolicy(policy)),
             };
             self.simulation.at(change.at, happens)?;
         }

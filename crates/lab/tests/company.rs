@@ -126,7 +126,7 @@ fn a_told_rate_that_the_path_does_not_carry_is_given_up_and_found_again() {
         ("a short queue", &[(LINK, "100 Mbit/s"), (RIVALS_START, "39 s"), (QUEUE, "2 ms"), ("duration", "40 s")]),
     ] {
         let run = told("fixed", set);
-        let (own, loss) = (wire(run.flows[0].measured_bps), run.flows[0].loss_ratio.unwrap_or(1.0));
+        let (own, loss) = (wire(run.flows[0].measured_bps), run.flows[0].loss_ratio);
         assert!(own > 95.0 && loss < 0.1, "{name}: {own:.1} Mbit/s, {loss:.3} lost");
     }
     let changes = "
@@ -144,6 +144,29 @@ rate = \"1 Gbit/s\"
     let run = told_in(&format!("{SHARED}{changes}"), "fixed", &back);
     let own = wire(run.flows[0].measured_bps);
     assert!(own > 0.98 * 850.0, "{own:.1} Mbit/s");
+}
+
+#[test]
+fn a_policy_may_change_while_data_comes() {
+    let shares_after = |first: &str, then: &str, set: &[(&str, &str)]| {
+        let change = format!("\n[[changes]]\nat = \"15 s\"\nflow = \"own\"\npolicy = \"{then}\"\n");
+        let mut all = vec![(POLICY, first), ("measure.from", "25 s")];
+        all.extend(set);
+        shares(&run_of(&format!("{SHARED}{change}"), &all))
+    };
+    for first in ["fair", "high"] {
+        let (low, rival) = shares_after(first, "low", &[]);
+        assert!(low < 0.1 && rival > 0.85, "{first} to low: {low:.3} beside {rival:.2}");
+    }
+    let (fair, rival) = shares_after("low", "fair", &[]);
+    assert!(fair > 0.25 && rival > 0.25, "low to fair: {fair:.2} beside {rival:.2}");
+    let (high, _) = shares_after("low", "high", &[]);
+    assert!(high > 0.4, "low to high: {high:.2}");
+    let told = [("flows.own.receive_rate", "80 Mbit/s")];
+    let (fixed, _) = shares_after("fair", "fixed", &told);
+    assert!(fixed > 0.98 * 0.8, "fair to fixed: {fixed:.3}");
+    let (fair, rival) = shares_after("fixed", "fair", &told);
+    assert!((0.25..0.7).contains(&fair) && rival > 0.25, "fixed to fair: {fair:.2} beside {rival:.2}");
 }
 
 #[test]

@@ -363,6 +363,7 @@ pub(crate) struct ChangeFile {
     pub(crate) flow: Option<Spanned<String>>,
     pub(crate) send_rate: Option<Rate>,
     pub(crate) receive_rate: Option<Rate>,
+    pub(crate) policy: Option<Spanned<String>>,
     #[serde(default)]
     pub(crate) stop: bool,
 }
