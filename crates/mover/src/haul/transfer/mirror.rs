@@ -104,7 +104,9 @@ impl Mirror {
 
     /// Notes what holds its rate now.
     pub(super) fn note_held(&mut self) {
-        let Some(held) = self.stats.held_by.filter(|_| self.is_active()) else { return };
+        // When all has come nothing holds it any more; of what comes at once that is all that is seen.
+        let counts = self.is_active() || self.held.is_empty();
+        let Some(held) = self.stats.held_by.filter(|_| counts) else { return };
         match self.held.iter_mut().find(|(known, _)| *known == held) {
             Some((_, times)) => *times += 1,
             None => self.held.push((held, 1)),
