@@ -7,7 +7,7 @@ use inhaul_protocols::registry;
 
 use super::headings::TRANSPORT;
 use super::values::parameter;
-use crate::exit::Failure;
+use crate::wrong::Wrong;
 
 /// Options of every command that moves data.
 #[derive(Clone, Debug, Default, Args)]
@@ -128,29 +128,29 @@ impl From<PolicyArg> for Policy {
 
 impl Carrier {
     /// The parameters of the transport protocol.
-    fn parameters(&self) -> Result<Vec<(String, String)>, Failure> {
+    fn parameters(&self) -> Result<Vec<(String, String)>, Wrong> {
         let mut parameters = self.set.clone();
         let Some(policy) = self.policy.map(Policy::from) else { return Ok(parameters) };
         let has = |name: &str| parameters.iter().any(|(known, _)| known == name);
         let entry = registry::find(&self.transport);
         if entry.is_some_and(|entry| !entry.parameters.iter().any(|known| known.name == Policy::PARAMETER)) {
             let text = format!("--policy is for gtp: {} has no policies; leave out one of the two", self.transport);
-            return Err(Failure::usage(text));
+            return Err(Wrong::new(text));
         }
         if has(Policy::PARAMETER) {
-            return Err(Failure::usage("--policy and --set policy=... say the same: leave out one of the two"));
+            return Err(Wrong::new("--policy and --set policy=... say the same: leave out one of the two"));
         }
         parameters.push((Policy::PARAMETER.to_owned(), policy.name().to_owned()));
         Ok(parameters)
     }
 
     /// The same, for a command whose data a server receives.
-    pub(crate) fn for_server(&self) -> Result<Transport, Failure> {
+    pub(crate) fn for_server(&self) -> Result<Transport, Wrong> {
         let is_fixed = |(name, value): &(String, String)| name == Policy::PARAMETER && value == Policy::Fixed.name();
         if self.parameters()?.iter().any(is_fixed) {
             let text = "--policy fixed holds the rate of --receive-rate, and here a server receives, which has none: \
                         leave it out, or fetch with 'inhaul get' on that host";
-            return Err(Failure::usage(text));
+            return Err(Wrong::new(text));
         }
         Ok(self.clone().into())
     }
@@ -190,7 +190,7 @@ pub(crate) enum Control {
 }
 
 /// The mover's options from these.
-pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> Result<NetOptions, Failure> {
+pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> Result<NetOptions, Wrong> {
     let mut parameters = transport.carrier.parameters()?;
     if transport.control == Control::Paper {
         parameters.push(("control".to_owned(), "paper".to_owned()));
@@ -212,11 +212,9 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> R
 }
 
 /// What --policy fixed needs: the rate that is held.
-pub(crate) fn check_policy(transport: &Transport, receive_rate: Option<Bitrate>) -> Result<(), Failure> {
+pub(crate) fn check_policy(transport: &Transport, receive_rate: Option<Bitrate>) -> Result<(), Wrong> {
     if transport.carrier.policy == Some(PolicyArg::Fixed) && receive_rate.is_none() {
-        return Err(Failure::usage(
-            "--policy fixed needs the rate to hold: add --receive-rate, like --receive-rate 850M",
-        ));
+        return Err(Wrong::new("--policy fixed needs the rate to hold: add --receive-rate, like --receive-rate 850M"));
     }
     Ok(())
 }

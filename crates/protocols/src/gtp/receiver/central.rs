@@ -199,6 +199,9 @@ impl Central {
             Policy::Fixed => Control::Fixed,
             Policy::Fair | Policy::Low | Policy::High => Control::Discover,
         };
+        // A window that was next to nothing would take long to grow: it begins anew.
+        let anew =
+            self.capacities.policy() == Policy::Low && policy != Policy::Low && self.capacities.company.is_competing();
         self.capacities.set_policy(policy);
         if control != self.control {
             self.control = control;
@@ -208,6 +211,9 @@ impl Central {
         }
         for (_, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running()) {
             flow.hold_rate(now, control == Control::Fixed);
+            if anew {
+                flow.leave_rivalry(now);
+            }
             flow.rivalry.set_worth(policy.weight());
             flow.estimate_by_path();
         }

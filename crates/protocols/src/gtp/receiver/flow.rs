@@ -10,9 +10,9 @@ use inhaul_transport::kit::{Object, Table};
 use inhaul_transport::{Expected, FlowId, FlowStats, HeldBy, Pause};
 
 use super::ambient::{AmbientLoss, StandingQueue};
-use super::fixed::Strain;
 use super::requests::Outstanding;
 use super::rivalry::Rivalry;
+use super::strain::Strain;
 use super::stream::Stream;
 use crate::gtp::bound::Bound;
 use crate::gtp::controller::SingleFlowController;

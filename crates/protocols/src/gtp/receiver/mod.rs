@@ -15,6 +15,7 @@ mod probe;
 mod requests;
 mod rivalry;
 mod shadow;
+mod strain;
 mod stream;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
