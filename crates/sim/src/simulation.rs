@@ -17,6 +17,7 @@ use crate::capture::Capture;
 use crate::changes::{Change, Happening, Timeline};
 use crate::control::WINDOW_MAX;
 use crate::host::{Host, HostStats};
+use crate::host_tcp::TcpWatch;
 use crate::interface::SendBuffer;
 use crate::ledger::Ledger;
 use crate::network::Network;
@@ -75,6 +76,7 @@ pub struct Simulation {
     pub(crate) timeline: Timeline,
     pub(crate) changes: ComponentId,
     pub(crate) recorder: Option<Recorder>,
+    pub(crate) tcp_watch: Option<TcpWatch>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) starved: Vec<(EndpointId, ObjectId)>,
     pub(crate) names: RandomStream,
@@ -131,6 +133,7 @@ impl Simulation {
             timeline: Timeline::default(),
             changes,
             recorder: None,
+            tcp_watch: None,
             failures: Vec::new(),
             starved: Vec::new(),
             names: RandomStream::new(seed, NAME_STREAM),

@@ -19,6 +19,7 @@ mod law;
 mod path_spec;
 mod protocol;
 mod pump;
+mod tcp_flows;
 
 pub use batch::{Place, Route, RxMessage, Transmit, TxBatch, TxDatagram};
 pub use command::{ClientRate, Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
@@ -30,3 +31,4 @@ pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};
 pub use path_spec::{PathSpec, STREAM_AHEAD_MAX};
 pub use protocol::{Channels, Conditions, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
 pub use pump::{Host, drain};
+pub use tcp_flows::TcpFlows;

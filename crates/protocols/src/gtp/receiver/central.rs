@@ -3,10 +3,10 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::max_min;
-use inhaul_transport::{FlowId, Pause};
+use inhaul_transport::{FlowId, Pause, TcpFlows};
 
 use super::ambient::AmbientLoss;
-use super::capacities::{Capacities, INTERVAL_MIN, Times};
+use super::capacities::{Capacities, EVIDENCE, INTERVAL_MIN, Times, data_sets};
 use super::flow::{BINDS, Flow, Flows, Phase};
 use super::policy::Policy;
 use super::probe::PROBE;
@@ -188,6 +188,22 @@ impl Central {
         }
     }
 
+    /// The host says what its own TCP takes: counted from the next interval on.
+    pub(super) fn host_tcp(&mut self, now: Time, wire_bytes: u64, tcp: TcpFlows) {
+        self.capacities.host_tcp.note(now, wire_bytes, tcp);
+    }
+
+    /// C_r without what the host's own TCP has of it.
+    fn left(&self, now: Time, flows: &Flows) -> Option<Bitrate> {
+        let tcp = &self.capacities.host_tcp;
+        let Some(together) = tcp.together(now) else { return self.capacity() };
+        // Where more has come, what was told is for us, and not for all.
+        let told = self.given.filter(|given| together <= given.mul_f64(EVIDENCE));
+        let whole = told.into_iter().chain(self.capacities.access.limit()).min();
+        let left = whole.map(|whole| tcp.left(now, whole, &data_sets(self.capacities.policy(), flows)));
+        left.into_iter().chain(self.given).chain(self.host).min()
+    }
+
     /// Nothing comes in this time: there is nothing to judge before some has come again.
     pub(super) fn on_hold(&mut self, pause: Pause) {
         self.held.begin(pause);
@@ -271,7 +287,7 @@ impl Central {
             self.capacities.compete_all(now, false, &[], flows);
             self.given.into_iter().chain(self.host).min()
         } else {
-            self.capacity()
+            self.left(now, flows)
         };
         let estimate = |flow: &Flow| flow.rivalry_rate().unwrap_or(flow.estimate).min(RATE_MAX);
         let estimates: Vec<Bitrate> = running.iter().map(|id| estimate(&flows[id])).collect();
