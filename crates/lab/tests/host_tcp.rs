@@ -51,6 +51,14 @@ fn rates(run: &RunResult) -> (f64, f64) {
 
 #[test]
 #[ignore = "a look"]
+fn one() {
+    let set = std::env::var("SET").unwrap();
+    let set: Vec<_> = set.split(';').map(|s| s.split_once('=').unwrap()).collect();
+    println!("{:?}", rates(&run(&set)));
+}
+
+#[test]
+#[ignore = "a look"]
 fn look() {
     for queue in ["1 ms", "5 ms", "40 ms"] {
         for host in ["false", "true"] {

@@ -343,8 +343,10 @@ impl Capacities {
             // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
             let capacity = if lossy { sent.mul_f64(1.0 - place.drain(common).min(1.0)) } else { came };
-            // TCP fills the queue again that we drain.
-            let drain_most = together.map_or(self.company.drain_most(), |_| DRAIN_MAX);
+            // TCP fills what we drain of the queue.
+            let drain_most = together.map_or(self.company.drain_most(), |all| {
+                DRAIN_MAX * (1.0 - 2.0 * tcp.as_f64() / all.as_f64().max(1.0)).max(0.0)
+            });
             self.access.refute(together.unwrap_or(capacity), place.drain(common), drain_most);
             self.host_tcp.on_congestion(now, came_through, granted(flows));
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
@@ -355,17 +357,35 @@ impl Capacities {
             });
             let binds = limit.is_some_and(|limit| granted >= limit.mul_f64(BINDS));
             let binds = binds && place.may_test(&self.access);
+            // What TCP leaves of its room shows nothing, so what is known is not tested meanwhile.
+            let room = self.host_tcp.has_room(now);
+            if room && self.access.is_settled() {
+                self.access.break_off();
+            }
+            let binds = binds && !(room && self.access.is_settled());
+            let theirs = match (room, self.access.limit()) {
+                (true, Some(limit)) => self.host_tcp.granted(now, limit, &data_sets(self.policy, flows)),
+                _ => tcp,
+            };
             if binds && free && sent >= granted.mul_f64(ACHIEVED_FREE) {
                 self.access.pass_freely();
             } else if binds && sent >= granted.mul_f64(ACHIEVED) {
-                self.access.pass(sent.saturating_add(tcp), self.careful);
+                self.access.pass(sent.saturating_add(theirs), self.careful);
             }
         }
         if let (Some(together), Some(cap)) = (together, self.access.cap())
             && together > cap.mul_f64(EVIDENCE)
         {
-            self.access.guess(together);
+            if self.access.is_settled() {
+                self.access.refute(together, 0.0, 0.0);
+            } else {
+                self.access.guess(together);
+            }
         }
+        if std::env::var("DBG").is_ok() { // DBG
+            let f = running(flows).next(); // DBG
+            eprintln!("{:.2} q {:.1} lost {} shared {} came {:.0} tcp {:.0} tog {:.0} cap {:.0} lim {:.0} est {:.0} tgt {:.0} req {:.0} path {:?} comp {} probe {} amb {:.4}", now.as_secs_f64(), common.as_secs_f64()*1e3, lost_part(&seen), shared, came_through.as_f64()/1e6, tcp.as_f64()/1e6, together.unwrap_or(Bitrate::ZERO).as_f64()/1e6, self.access.cap().unwrap_or(Bitrate::ZERO).as_f64()/1e6, self.access.limit().unwrap_or(Bitrate::ZERO).as_f64()/1e6, f.map_or(0.0,|f| f.estimate.as_f64()/1e6), f.map_or(0.0,|f| f.controller.target().as_f64()/1e6), f.map_or(0.0,|f| f.controller.requested().as_f64()/1e6), f.and_then(|f| f.path.cap()).map(|c| c.as_f64()/1e6), self.company.is_competing(), self.probes.is_on(), f.map_or(0.0,|f| f.ambient.ratio)); // DBG
+        } // DBG
         place.shared = shared;
         self.judge_paths(place, socket_buffer, &seen, flows);
     }

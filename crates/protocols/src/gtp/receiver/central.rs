@@ -282,6 +282,8 @@ impl Central {
             self.interval = (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN);
             self.due = Some(now + self.interval);
         }
+        let beside_host = self.capacities.host_tcp.together(now).is_some();
+        flows.awake_mut().for_each(|(_, flow)| flow.rivalry.beside_host = beside_host);
         // Beside others' traffic windows say what flows may have; what was told of the receiver bounds them all.
         let capacity = if self.capacities.company.is_competing() {
             self.capacities.compete_all(now, false, &[], flows);

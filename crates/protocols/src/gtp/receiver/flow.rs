@@ -337,7 +337,7 @@ impl Flow {
             return (blocks * block, (blocks / WINDOW_PARTS).max(1) * block);
         }
         let rate = self.controller.requested();
-        let rtt = self.base_rtt();
+        let rtt = if self.rivalry.beside_host { self.rtt_now() } else { self.base_rtt() };
         let lead = rate.bytes_in(rtt / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2)) + 2 * self.burst(rate);
         let limit = rate.bytes_in(rtt).saturating_add(lead);
         let limit = limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX);

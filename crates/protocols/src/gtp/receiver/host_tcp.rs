@@ -13,14 +13,16 @@ use inhaul_transport::TcpFlows;
 const FRESH: Span = Span::from_secs(1);
 /// TCP that takes less than this part of the whole is left to itself.
 const PART_MIN: f64 = 0.02;
-/// The most that came of all, and of TCP, is taken over this long.
+/// The most that came of all is taken over this long, ...
 const RECENT: Span = Span::from_secs(2);
+/// ... and of TCP over this long: CUBIC takes seconds to get back to what it had before a loss.
+const TCP_RECENT: Span = Span::from_secs(10);
 /// TCP is left this much more than it takes, ...
 const ROOM: f64 = 1.25;
 /// ... for so long, to see whether it takes more; ...
-const TRIAL: Span = Span::from_secs(2);
+const TRIAL: Span = Span::from_secs(6);
 /// ... again after this long; ...
-const TRIAL_GAP: Span = Span::from_secs(6);
+const TRIAL_GAP: Span = Span::from_secs(18);
 /// ... and at once if it takes this much more than it did.
 const GREW: f64 = 1.05;
 /// A flow had more before a loss, but no more than this: CUBIC falls to 0.7 of its window.
@@ -68,7 +70,7 @@ impl HostTcp {
             (self.took, self.trial) = (tcp, now + TRIAL);
         }
         self.took = self.took.min(tcp);
-        while self.looks.front().is_some_and(|look| now.since(look.at) > RECENT) || self.looks.len() >= LOOKS_MAX {
+        while self.looks.front().is_some_and(|look| now.since(look.at) > TCP_RECENT) || self.looks.len() >= LOOKS_MAX {
             self.looks.pop_front();
         }
         self.looks.push_back(Look { at: now, together: ours.saturating_add(tcp), tcp });
@@ -76,17 +78,25 @@ impl HostTcp {
 
     /// Whether the host's TCP takes a part that matters.
     fn is_there(&self, now: Time) -> bool {
-        let fresh = self.looks.back().filter(|look| now.since(look.at) <= FRESH && now >= self.doubted);
-        fresh.is_some_and(|look| look.tcp > Bitrate::ZERO && look.tcp >= self.most().mul_f64(PART_MIN))
-    }
-
-    fn most(&self) -> Bitrate {
-        self.looks.iter().map(|look| look.together).max().unwrap_or(Bitrate::ZERO)
+        self.together(now).is_some()
     }
 
     /// The most that came of late, of our flows and of TCP; `None` where TCP does not matter.
     pub(super) fn together(&self, now: Time) -> Option<Bitrate> {
-        self.is_there(now).then(|| self.most())
+        let last = self.looks.back().filter(|look| now.since(look.at) <= FRESH && now >= self.doubted)?;
+        let recent = self.looks.iter().filter(|look| now.since(look.at) <= RECENT);
+        let most = recent.map(|look| look.together).max()?;
+        (last.tcp > Bitrate::ZERO && last.tcp >= most.mul_f64(PART_MIN)).then_some(most)
+    }
+
+    /// Whether TCP is left more than it takes. Then it does not show how much there is to ask for more.
+    pub(super) fn has_room(&self, now: Time) -> bool {
+        now < self.trial && self.is_there(now)
+    }
+
+    /// What the host's TCP may take of `capacity`, if our data sets share it with that.
+    pub(super) fn granted(&self, now: Time, capacity: Bitrate, ours: &[(f64, Bitrate)]) -> Bitrate {
+        Bitrate::from_bps(capacity.bps().saturating_sub(self.left(now, capacity, ours).bps()))
     }
 
     /// What the host's TCP takes now; zero if it does not matter.
@@ -233,15 +243,15 @@ mod tests {
     fn tcp_has_room_to_grow_until_it_does_not_take_it() {
         let (host, now) = told(&[20, 20]);
         assert_eq!(host.left(now, mbps(200), &[(1.0, ANY)]), mbps(175));
-        let (host, now) = told(&[20; 12]);
+        let (host, now) = told(&[20; 30]);
         assert_eq!(host.left(now, mbps(200), &[(1.0, ANY)]), mbps(180));
         // Now and then it is asked again.
-        let asked = (12..80).filter(|looks| {
+        let asked = (30..222).filter(|looks| {
             let (host, now) = told(&vec![20; *looks]);
             host.left(now, mbps(200), &[(1.0, ANY)]) < mbps(180)
         });
         let asked = asked.count();
-        assert!((16..=24).contains(&asked), "{asked} of 68 looks");
+        assert!((40..=56).contains(&asked), "{asked} of 192 looks");
         // What it had before a loss is still its own.
         let (host, now) = told(&[100, 100, 100, 70]);
         assert_eq!(host.left(now, mbps(200), &[(1.0, ANY)]), mbps(100));
