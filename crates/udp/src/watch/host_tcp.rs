@@ -141,7 +141,7 @@ mod tests {
 
     fn take(host: &mut HostTcp, millis: u64, sockets: &[TcpSocket]) -> Option<Vec<u64>> {
         let flows = host.take(at(millis), true, sockets, &mut OwnSockets(Some([5].into())))?;
-        Some(flows.rates().map(|rate| rate.bps()).collect())
+        Some(flows.rates().map(Bitrate::bps).collect())
     }
 
     #[test]

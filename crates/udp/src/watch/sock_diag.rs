@@ -184,7 +184,7 @@ fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     /// A message about a socket that has received `received` bytes.
@@ -260,7 +260,7 @@ mod tests {
         let accepted = listener.accept().unwrap().0;
         stream.write_all(&[0; 12_345]).unwrap();
         let mut byte = [0; 12_345];
-        std::io::Read::read_exact(&mut &accepted, &mut byte).unwrap();
+        (&accepted).read_exact(&mut byte).unwrap();
         let Ok(mut diag) = SockDiag::open() else { return eprintln!("skipped: no netlink here") };
         let mut seen = Vec::new();
         match diag.sockets(4_096, &mut |socket| seen.push(socket)) {

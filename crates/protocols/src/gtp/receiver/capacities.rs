@@ -353,24 +353,20 @@ impl Capacities {
             let granted = granted(flows);
             let limit = self.access.limit().map(|limit| {
                 let ours = data_sets(self.policy, flows);
-                self.host_tcp.left(now, limit, &ours)
+                self.host_tcp.left(now, limit, self.access.is_settled(), &ours)
             });
             let binds = limit.is_some_and(|limit| granted >= limit.mul_f64(BINDS));
             let binds = binds && place.may_test(&self.access);
             // What TCP leaves of its room shows nothing, so what is known is not tested meanwhile.
-            let room = self.host_tcp.has_room(now);
-            if room && self.access.is_settled() {
+            let room = self.access.is_settled() && self.host_tcp.has_room(now);
+            if room {
                 self.access.break_off();
             }
-            let binds = binds && !(room && self.access.is_settled());
-            let theirs = match (room, self.access.limit()) {
-                (true, Some(limit)) => self.host_tcp.granted(now, limit, &data_sets(self.policy, flows)),
-                _ => tcp,
-            };
+            let binds = binds && !room;
             if binds && free && sent >= granted.mul_f64(ACHIEVED_FREE) {
                 self.access.pass_freely();
             } else if binds && sent >= granted.mul_f64(ACHIEVED) {
-                self.access.pass(sent.saturating_add(theirs), self.careful);
+                self.access.pass(sent.saturating_add(tcp), self.careful);
             }
         }
         if let (Some(together), Some(cap)) = (together, self.access.cap())
@@ -382,10 +378,6 @@ impl Capacities {
                 self.access.guess(together);
             }
         }
-        if std::env::var("DBG").is_ok() { // DBG
-            let f = running(flows).next(); // DBG
-            eprintln!("{:.2} q {:.1} lost {} shared {} came {:.0} tcp {:.0} tog {:.0} cap {:.0} lim {:.0} est {:.0} tgt {:.0} req {:.0} path {:?} comp {} probe {} amb {:.4}", now.as_secs_f64(), common.as_secs_f64()*1e3, lost_part(&seen), shared, came_through.as_f64()/1e6, tcp.as_f64()/1e6, together.unwrap_or(Bitrate::ZERO).as_f64()/1e6, self.access.cap().unwrap_or(Bitrate::ZERO).as_f64()/1e6, self.access.limit().unwrap_or(Bitrate::ZERO).as_f64()/1e6, f.map_or(0.0,|f| f.estimate.as_f64()/1e6), f.map_or(0.0,|f| f.controller.target().as_f64()/1e6), f.map_or(0.0,|f| f.controller.requested().as_f64()/1e6), f.and_then(|f| f.path.cap()).map(|c| c.as_f64()/1e6), self.company.is_competing(), self.probes.is_on(), f.map_or(0.0,|f| f.ambient.ratio)); // DBG
-        } // DBG
         place.shared = shared;
         self.judge_paths(place, socket_buffer, &seen, flows);
     }

@@ -200,7 +200,8 @@ impl Central {
         // Where more has come, what was told is for us, and not for all.
         let told = self.given.filter(|given| together <= given.mul_f64(EVIDENCE));
         let whole = told.into_iter().chain(self.capacities.access.limit()).min();
-        let left = whole.map(|whole| tcp.left(now, whole, &data_sets(self.capacities.policy(), flows)));
+        let settled = told.is_some() || self.capacities.access.is_settled();
+        let left = whole.map(|whole| tcp.left(now, whole, settled, &data_sets(self.capacities.policy(), flows)));
         left.into_iter().chain(self.given).chain(self.host).min()
     }
 

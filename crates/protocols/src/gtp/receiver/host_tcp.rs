@@ -89,14 +89,9 @@ impl HostTcp {
         (last.tcp > Bitrate::ZERO && last.tcp >= most.mul_f64(PART_MIN)).then_some(most)
     }
 
-    /// Whether TCP is left more than it takes. Then it does not show how much there is to ask for more.
+    /// Whether TCP is left more than it takes, of a capacity that is settled. Then it does not show how much there is to ask for more.
     pub(super) fn has_room(&self, now: Time) -> bool {
         now < self.trial && self.is_there(now)
-    }
-
-    /// What the host's TCP may take of `capacity`, if our data sets share it with that.
-    pub(super) fn granted(&self, now: Time, capacity: Bitrate, ours: &[(f64, Bitrate)]) -> Bitrate {
-        Bitrate::from_bps(capacity.bps().saturating_sub(self.left(now, capacity, ours).bps()))
     }
 
     /// What the host's TCP takes now; zero if it does not matter.
@@ -105,19 +100,20 @@ impl HostTcp {
     }
 
     /// What each TCP flow may want: what it takes, as much more as it had before a loss, and room to grow.
-    fn demands(&self, now: Time) -> impl Iterator<Item = Bitrate> + '_ {
+    fn demands(&self, now: Time, settled: bool) -> impl Iterator<Item = Bitrate> + '_ {
         let most = self.looks.iter().map(|look| look.tcp).max().unwrap_or(Bitrate::ZERO);
         let before_loss = (most.as_f64() / self.flows.total().as_f64().max(1.0)).clamp(1.0, BEFORE_LOSS);
-        let room = if now < self.trial { ROOM } else { 1.0 };
+        let room = if settled && now < self.trial { ROOM } else { 1.0 };
         self.flows.rates().map(move |rate| rate.mul_f64(before_loss * room))
     }
 
-    /// What is left of `capacity` to our data sets, each with its weight in TCP flows and its demand.
-    pub(super) fn left(&self, now: Time, capacity: Bitrate, ours: &[(f64, Bitrate)]) -> Bitrate {
+    /// What is left of `capacity` to our data sets, each with its weight in TCP flows and its demand. TCP has no room
+    /// while the capacity is not `settled`: what it leaves would hide how much there is.
+    pub(super) fn left(&self, now: Time, capacity: Bitrate, settled: bool, ours: &[(f64, Bitrate)]) -> Bitrate {
         if !self.is_there(now) {
             return capacity;
         }
-        left(capacity, &self.demands(now).collect::<Vec<_>>(), ours)
+        left(capacity, &self.demands(now, settled).collect::<Vec<_>>(), ours)
     }
 
     /// There was congestion in an interval, in which `came` came of what was `granted` to our flows.
@@ -230,31 +226,31 @@ mod tests {
     fn a_host_without_tcp_and_one_that_says_nothing_any_more_change_nothing() {
         let (host, now) = told(&[0, 0, 1]);
         assert_eq!((host.takes(now), host.together(now)), (Bitrate::ZERO, None));
-        assert_eq!(host.left(now, mbps(200), &[(1.0, ANY)]), mbps(200));
+        assert_eq!(host.left(now, mbps(200), true, &[(1.0, ANY)]), mbps(200));
         let (host, now) = told(&[50, 50]);
         assert_eq!(host.takes(now), mbps(50));
         assert_eq!(host.takes(now + Span::from_millis(1_001)), Bitrate::ZERO);
         // It ends, and all is ours.
         let (host, now) = told(&[50, 50, 0]);
-        assert_eq!(host.left(now, mbps(200), &[(1.0, ANY)]), mbps(200));
+        assert_eq!(host.left(now, mbps(200), true, &[(1.0, ANY)]), mbps(200));
     }
 
     #[test]
     fn tcp_has_room_to_grow_until_it_does_not_take_it() {
         let (host, now) = told(&[20, 20]);
-        assert_eq!(host.left(now, mbps(200), &[(1.0, ANY)]), mbps(175));
+        assert_eq!(host.left(now, mbps(200), true, &[(1.0, ANY)]), mbps(175));
         let (host, now) = told(&[20; 30]);
-        assert_eq!(host.left(now, mbps(200), &[(1.0, ANY)]), mbps(180));
+        assert_eq!(host.left(now, mbps(200), true, &[(1.0, ANY)]), mbps(180));
         // Now and then it is asked again.
         let asked = (30..222).filter(|looks| {
             let (host, now) = told(&vec![20; *looks]);
-            host.left(now, mbps(200), &[(1.0, ANY)]) < mbps(180)
+            host.left(now, mbps(200), true, &[(1.0, ANY)]) < mbps(180)
         });
         let asked = asked.count();
         assert!((40..=56).contains(&asked), "{asked} of 192 looks");
         // What it had before a loss is still its own.
         let (host, now) = told(&[100, 100, 100, 70]);
-        assert_eq!(host.left(now, mbps(200), &[(1.0, ANY)]), mbps(100));
+        assert_eq!(host.left(now, mbps(200), true, &[(1.0, ANY)]), mbps(100));
     }
 
     #[test]
