@@ -1,26 +1,15 @@
 //! What the TCP flows of a host take, as its other endpoints hear of it: what the kernel tells of its sockets, on a
 //! host that is real.
 
-use inhaul_base::{Bitrate, Span, Time};
+use inhaul_base::{Bitrate, Span};
 use inhaul_transport::{HostSample, TcpFlows};
 
-use crate::agenda::{Component, ComponentId};
+use crate::SimError;
+use crate::agenda::Component;
 use crate::ids::{EndpointId, NodeId, TransferId};
+use crate::recorder::TcpWatch;
 use crate::simulation::Simulation;
 use crate::transfer::Phase;
-use crate::SimError;
-
-/// Who looks at the hosts' TCP.
-#[derive(Debug)]
-pub(crate) struct TcpWatch {
-    component: ComponentId,
-    every: Span,
-    /// Endpoints that stand for the kernel's TCP.
-    tcp: Vec<EndpointId>,
-    /// What each transfer had received at the last look.
-    seen: Vec<u64>,
-    looked: Time,
-}
 
 impl Simulation {
     /// Has the hosts' own TCP watched from now on. `tcp` are the endpoints that stand for the kernel's TCP: what their

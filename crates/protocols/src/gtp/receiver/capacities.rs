@@ -8,8 +8,8 @@ use inhaul_transport::{FlowId, ObjectId};
 
 use super::ambient::LOSS_THRESHOLD;
 use super::company::{Company, Seen};
-use super::host_tcp::HostTcp;
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
+use super::host_tcp::HostTcp;
 use super::judgement::{Judgement, Look, fresh_loss, queue_threshold};
 use super::policy::Policy;
 use super::probe::Probes;

@@ -28,8 +28,8 @@ const GREW: f64 = 1.05;
 /// A flow had more before a loss, but no more than this: CUBIC falls to 0.7 of its window.
 const BEFORE_LOSS: f64 = 1.0 / 0.7;
 /// If less than this part of what is ours comes, in so many intervals of congestion in a row, ...
-const COMES: f64 = 0.75;
-const COMES_NOT: u32 = 5;
+const OURS_COMES: f64 = 0.75;
+const MISSING_MAX: u32 = 5;
 /// ... TCP goes another way, and what it takes says nothing for so long.
 const DOUBTED: Span = Span::from_secs(60);
 /// Most looks that are kept.
@@ -118,8 +118,8 @@ impl HostTcp {
 
     /// There was congestion in an interval, in which `came` came of what was `granted` to our flows.
     pub(super) fn on_congestion(&mut self, now: Time, came: Bitrate, granted: Bitrate) {
-        self.missing = if came < granted.mul_f64(COMES) { self.missing + 1 } else { 0 };
-        if self.missing >= COMES_NOT {
+        self.missing = if came < granted.mul_f64(OURS_COMES) { self.missing + 1 } else { 0 };
+        if self.missing >= MISSING_MAX {
             (self.missing, self.doubted) = (0, now + DOUBTED);
         }
     }
