@@ -11,7 +11,7 @@ pub(super) fn look(note: &mut dyn FnMut(Finding)) {
     note(host_tcp(tcp_sockets_seen()));
 }
 
-/// Whether a receiver sees what other programs of this host fetch over TCP, to share with them.
+/// Whether a receiver sees what this host fetches over TCP, to share with them.
 fn host_tcp(seen: io::Result<usize>) -> Finding {
     match seen {
         Ok(count) => Finding::ok("host-tcp", format!("{count} TCP connections of this host to others are seen")),

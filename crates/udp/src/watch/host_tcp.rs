@@ -1,6 +1,5 @@
 //! What this host's TCP takes: the growth of what its sockets have received.
 
-use std::collections::BTreeSet;
 use std::io;
 
 use inhaul_base::{Bitrate, Span, Time};
@@ -19,15 +18,12 @@ const HEADERS: u64 = 52;
 const HEADERS_V6: u64 = 20;
 /// A segment has at least so many bytes of data when much comes.
 const SEGMENT_MIN: u64 = 500;
-/// Most open files that are looked through for sockets of our own.
-const OWN_FILES_MAX: usize = 4_096;
-
 /// Looks at the TCP sockets of this network namespace.
 #[derive(Debug, Default)]
 pub(super) struct HostTcp {
     diag: Option<SockDiag>,
     refused: bool,
-    /// What each socket had received at the last look, by the kernel's name for it, and whether it is this program's.
+    /// What each socket had received at the last look, by the kernel's name for it.
     seen: Vec<Seen>,
     /// When, and whether all sockets were seen; `None` before the first look.
     last: Option<(Time, bool)>,
@@ -38,11 +34,10 @@ pub(super) struct HostTcp {
 struct Seen {
     cookie: u64,
     received: u64,
-    own: Option<bool>,
 }
 
 impl HostTcp {
-    /// Looks if it is time to. Returns what the TCP of others of this host takes, if it is known.
+    /// Looks if it is time to. Returns what the TCP of this host takes, if it is known.
     pub(super) fn look(&mut self, now: Time) -> Option<TcpFlows> {
         if self.refused || now < self.due {
             return None;
@@ -51,7 +46,7 @@ impl HostTcp {
         match self.list(&mut sockets) {
             Ok(all) => {
                 self.due = now + if all { LOOK } else { LOOK_SELDOM };
-                self.take(now, all, &sockets, &mut OwnSockets::default())
+                self.take(now, all, &sockets)
             }
             Err(error) => {
                 log::debug!("the host's TCP is not seen: {error}");
@@ -69,7 +64,7 @@ impl HostTcp {
         Ok(all)
     }
 
-    fn take(&mut self, now: Time, all: bool, sockets: &[TcpSocket], ours: &mut OwnSockets) -> Option<TcpFlows> {
+    fn take(&mut self, now: Time, all: bool, sockets: &[TcpSocket]) -> Option<TcpFlows> {
         let last = self.last.replace((now, all));
         let before = std::mem::take(&mut self.seen);
         let passed = now.since(last.map_or(now, |(at, _)| at)).max(Span::from_millis(1));
@@ -79,12 +74,11 @@ impl HostTcp {
             let known = known.and_then(|at| before.get(at));
             // One that was not there has received all that it has since then.
             let since = known.map(|seen| seen.received).or(last.filter(|(_, all)| *all).map(|_| 0));
-            let mut own = known.and_then(|seen| seen.own);
             let grew = since.map_or(0, |since| socket.received.saturating_sub(since));
-            if grew > 0 && !*own.get_or_insert_with(|| ours.have(socket.inode)) {
+            if grew > 0 {
                 rates.push(Bitrate::of(with_headers(socket, grew), passed));
             }
-            self.seen.push(Seen { cookie: socket.cookie, received: socket.received, own });
+            self.seen.push(Seen { cookie: socket.cookie, received: socket.received });
         }
         self.seen.sort_unstable_by_key(|seen| seen.cookie);
         last.map(|_| TcpFlows::of(rates))
@@ -96,22 +90,6 @@ fn with_headers(socket: &TcpSocket, data: u64) -> u64 {
     let headers = HEADERS + if socket.peer.is_ipv6() { HEADERS_V6 } else { 0 };
     let segment = u64::from(socket.segment).max(SEGMENT_MIN);
     data.saturating_add((data / segment).saturating_mul(headers))
-}
-
-/// The sockets of this program: what it fetches itself is not to be left room.
-#[derive(Debug, Default)]
-struct OwnSockets(Option<BTreeSet<u32>>);
-
-impl OwnSockets {
-    fn have(&mut self, inode: u32) -> bool {
-        self.0.get_or_insert_with(Self::read).contains(&inode)
-    }
-
-    fn read() -> BTreeSet<u32> {
-        let Ok(files) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
-        let links = files.take(OWN_FILES_MAX).filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
-        links.filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
-    }
 }
 
 /// How many TCP sockets of this host are seen, without loopback.
@@ -128,11 +106,10 @@ pub fn tcp_sockets_seen() -> io::Result<usize> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::{AsRawFd, OwnedFd};
 
     fn socket(cookie: u64, received: u64) -> TcpSocket {
         let peer = [192, 0, 2, 2].into();
-        TcpSocket { cookie, inode: 1_000_000_000, peer, is_local: false, received, segment: 1_448 }
+        TcpSocket { cookie, peer, is_local: false, received, segment: 1_448 }
     }
 
     fn at(millis: u64) -> Time {
@@ -140,7 +117,7 @@ mod tests {
     }
 
     fn take(host: &mut HostTcp, millis: u64, sockets: &[TcpSocket]) -> Option<Vec<u64>> {
-        let flows = host.take(at(millis), true, sockets, &mut OwnSockets(Some([5].into())))?;
+        let flows = host.take(at(millis), true, sockets)?;
         Some(flows.rates().map(Bitrate::bps).collect())
     }
 
@@ -158,24 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn take_leaves_out_this_host_and_this_program() {
+    fn take_leaves_out_this_host() {
         let mut host = HostTcp::default();
-        let sockets = |received| {
-            let local = TcpSocket { is_local: true, ..socket(1, received) };
-            let own = TcpSocket { inode: 5, ..socket(2, received) };
-            [local, own]
-        };
+        let sockets = |received| [TcpSocket { is_local: true, ..socket(1, received) }];
         take(&mut host, 0, &sockets(0));
         assert_eq!(take(&mut host, 250, &sockets(1_000_000)), Some(Vec::new()));
-    }
-
-    #[test]
-    fn own_sockets_are_known() {
-        let listener = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
-        let link = std::fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
-        let inode: u32 = link.to_str().unwrap().trim_start_matches("socket:[").trim_end_matches(']').parse().unwrap();
-        assert!(OwnSockets::default().have(inode));
-        assert!(!OwnSockets::default().have(1));
     }
 
     /// What a look costs: `cargo test --release -p inhaul-udp -- --ignored --nocapture cost_of_a_look`.

@@ -34,7 +34,6 @@ const MESSAGES_MAX: usize = 4_096;
 pub(super) struct TcpSocket {
     /// The kernel's name for it, which no other ever has.
     pub(super) cookie: u64,
-    pub(super) inode: u32,
     pub(super) peer: IpAddr,
     /// The peer is this host.
     pub(super) is_local: bool,
@@ -148,11 +147,9 @@ fn tcp_socket(message: &[u8]) -> Option<TcpSocket> {
     let family = *message.first()?;
     let (source, peer) = (address(family, message.get(8..24)?)?, address(family, message.get(24..40)?)?);
     let cookie = u64::from(u32_at(message, 44)?) | u64::from(u32_at(message, 48)?) << 32;
-    let inode = u32_at(message, 68)?;
     let info = attribute(message.get(SOCKET_LEN..)?, INET_DIAG_INFO)?;
     Some(TcpSocket {
         cookie,
-        inode,
         peer,
         is_local: peer == source || peer.is_loopback(),
         received: u64_at(info, BYTES_RECEIVED_AT)?,
@@ -219,7 +216,7 @@ mod tests {
         let (dump, seen) = read(&bytes, 10);
         assert_eq!((dump.unwrap(), seen.len()), (Dump::More, 2));
         let peer = IpAddr::from([192, 0, 2, 2]);
-        let first = TcpSocket { cookie: 7, inode: 0, peer, is_local: false, received: 5, segment: 1_448 };
+        let first = TcpSocket { cookie: 7, peer, is_local: false, received: 5, segment: 1_448 };
         assert_eq!(seen[0], first);
         assert_eq!(read(&bytes, 1).1.len(), 1);
         let done = [&20u32.to_ne_bytes()[..], &NLMSG_DONE.to_ne_bytes(), &[0; 14]].concat();

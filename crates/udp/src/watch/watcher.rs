@@ -117,7 +117,7 @@ impl Watch {
         self.shared.published.news(&mut self.seen)
     }
 
-    /// What the TCP of other programs of this host takes, if that was measured since the last call. Waits for nobody.
+    /// What the TCP of this host takes, if that was measured since the last call. Waits for nobody.
     pub fn tcp(&mut self) -> Option<TcpFlows> {
         if !self.shared.has_tcp.load(Ordering::Relaxed) {
             return None;

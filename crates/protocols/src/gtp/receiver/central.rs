@@ -189,7 +189,9 @@ impl Central {
     }
 
     /// The host says what its own TCP takes: counted from the next interval on.
-    pub(super) fn host_tcp(&mut self, now: Time, wire_bytes: u64, tcp: TcpFlows) {
+    pub(super) fn host_tcp(&mut self, now: Time, wire_bytes: u64, tcp: TcpFlows, flows: &Flows) {
+        // Where some of our own data comes over TCP it would count twice.
+        let tcp = if flows.awake().any(|(_, flow)| flow.core.reliable) { TcpFlows::default() } else { tcp };
         self.capacities.host_tcp.note(now, wire_bytes, tcp);
     }
 
