@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 
 use crate::ids::FlowId;
-use crate::{Command, CommandError, Event, Place, RxMessage, TxBatch};
+use crate::{Command, CommandError, Event, Place, RxMessage, TcpFlows, TxBatch};
 
 /// What the next datagrams of a flow will look like if nothing is lost or reordered: lets an engine receive bodies
 /// straight into their place. A wrong guess costs a copy, never correctness.
@@ -31,6 +31,8 @@ pub struct HostSample {
     /// The rate of packets, headers included, that the host can take in on average now, by its processors and its disk
     /// (gtp-2004 2: what end systems can handle is what bounds C_r). `None`: neither bounds it.
     pub intake: Option<Bitrate>,
+    /// What the host's own TCP takes, as far as it was just measured. `None`: nothing new.
+    pub tcp: Option<TcpFlows>,
 }
 
 /// A time in which a host does not run an endpoint's thread: others have the processor, or a quota is used up

@@ -20,6 +20,7 @@ mod path_spec;
 mod policy;
 mod protocol;
 mod pump;
+mod tcp_flows;
 
 pub use batch::{Place, Route, RxMessage, Transmit, TxBatch, TxDatagram};
 pub use command::{ClientRate, Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
@@ -32,3 +33,4 @@ pub use path_spec::{PathSpec, STREAM_AHEAD_MAX};
 pub use policy::{NoPolicy, Policy};
 pub use protocol::{Channels, Conditions, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
 pub use pump::{Host, drain};
+pub use tcp_flows::TcpFlows;

@@ -81,7 +81,8 @@ pub(crate) fn compile(file: &ScenarioFile, purpose: Purpose) -> Result<Plan, Ref
     let captures = captures.collect::<Result<_, Refusal>>()?;
     let record = record_interval(file, duration, flows.len())?;
     let measure = measured_time(file, &flows, end)?;
-    Ok(Plan { topology, endpoints, flows, web, udp, changes, captures, end, record, measure, sealed: file.sealed })
+    let (sealed, host_tcp) = (file.sealed, file.host_tcp);
+    Ok(Plan { topology, endpoints, flows, web, udp, changes, captures, end, record, measure, sealed, host_tcp })
 }
 
 fn unknown_link(name: &Spanned<String>) -> Refusal {

@@ -24,6 +24,8 @@ pub(crate) struct ScenarioFile {
     pub(crate) noise: Option<Spanned<String>>,
     #[serde(default)]
     pub(crate) sealed: bool,
+    #[serde(default)]
+    pub(crate) host_tcp: bool,
     pub(crate) topology: Spanned<TopologyFile>,
     #[serde(default)]
     pub(crate) hosts: Vec<HostFile>,

@@ -29,6 +29,8 @@ pub struct Plan {
     pub measure: (Time, Time),
     /// Whether datagrams of our own protocols are sealed.
     pub sealed: bool,
+    /// Whether receivers hear of what their host's own TCP takes.
+    pub host_tcp: bool,
 }
 
 /// A protocol instance on a host.

@@ -363,7 +363,7 @@ fn join_all(
     joinings: Vec<(Joining, PortId)>,
 ) -> Result<(), MoveError> {
     threads::become_data_thread(&options.net)?;
-    engine.watch_thread(options.net.monitor, true);
+    engine.watch_thread(&options.net, true);
     haul.expect_early(joinings.iter().map(|(joining, _)| joining));
     haul.fetch_all(engine);
     for (joining, port) in joinings {

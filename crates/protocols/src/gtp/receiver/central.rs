@@ -3,10 +3,10 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::max_min;
-use inhaul_transport::{CommandError, FlowId, HeldBy, Pause};
+use inhaul_transport::{CommandError, FlowId, HeldBy, Pause, TcpFlows};
 
 use super::ambient::AmbientLoss;
-use super::capacities::{Capacities, INTERVAL_MIN, Times};
+use super::capacities::{Capacities, EVIDENCE, INTERVAL_MIN, Times, data_sets};
 use super::company::Company;
 use super::fixed;
 use super::flow::{BINDS, Flow, Flows, Phase};
@@ -233,6 +233,28 @@ impl Central {
         }
     }
 
+    /// The host says what its own TCP takes: counted from the next interval on.
+    pub(super) fn host_tcp(&mut self, now: Time, wire_bytes: u64, tcp: TcpFlows, flows: &Flows) {
+        // Where some of our own data comes over TCP it would count twice.
+        let tcp = if flows.awake().any(|(_, flow)| flow.core.reliable) { TcpFlows::default() } else { tcp };
+        self.capacities.host_tcp.note(now, wire_bytes, tcp);
+    }
+
+    /// C_r without what the host's own TCP has of it.
+    fn left(&self, now: Time, flows: &Flows) -> Option<Bitrate> {
+        if self.control == Control::Fixed {
+            return self.capacity();
+        }
+        let tcp = &self.capacities.host_tcp;
+        let Some(together) = tcp.together(now) else { return self.capacity() };
+        // Where more has come, what was told is for us, and not for all.
+        let told = self.given.filter(|given| together <= given.mul_f64(EVIDENCE));
+        let whole = told.into_iter().chain(self.capacities.access.limit()).min();
+        let settled = told.is_some() || self.capacities.access.is_settled();
+        let left = whole.map(|whole| tcp.left(now, whole, settled, &data_sets(self.capacities.policy(), flows)));
+        left.into_iter().chain(self.given).chain(self.host).min()
+    }
+
     /// Nothing comes in this time: there is nothing to judge before some has come again.
     pub(super) fn on_hold(&mut self, pause: Pause) {
         self.held.begin(pause);
@@ -312,12 +334,14 @@ impl Central {
             self.interval = (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN);
             self.due = Some(now + self.interval);
         }
+        let beside_host = self.control != Control::Fixed && self.capacities.host_tcp.together(now).is_some();
+        flows.awake_mut().for_each(|(_, flow)| flow.rivalry.beside_host = beside_host);
         // Beside others' traffic windows say what flows may have; what was told of the receiver bounds them all.
         let capacity = if self.capacities.company.is_competing() {
             self.capacities.compete_all(now, false, &[], flows);
             self.given.into_iter().chain(self.host).min()
         } else {
-            self.capacity()
+            self.left(now, flows)
         };
         let holder = self.holder(capacity);
         let estimate = |flow: &Flow| flow.rivalry_rate().unwrap_or(flow.estimate).min(RATE_MAX);

@@ -344,8 +344,12 @@ impl Flow {
             return (blocks * block, (blocks / WINDOW_PARTS).max(1) * block);
         }
         let rate = self.controller.requested();
-        // A rate that is held needs what is on its way in others' queues, too.
-        let rtt = if self.strain.is_some() { self.rtt_now().max(self.rtt()) } else { self.base_rtt() };
+        let rtt = match self.rivalry.beside_host {
+            // A rate that is held needs what is on its way in others' queues, too.
+            _ if self.strain.is_some() => self.rtt_now().max(self.rtt()),
+            true => self.rtt_now(),
+            false => self.base_rtt(),
+        };
         let lead = rate.bytes_in(rtt / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2)) + 2 * self.burst(rate);
         let limit = rate.bytes_in(rtt).saturating_add(lead);
         let limit = limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX);

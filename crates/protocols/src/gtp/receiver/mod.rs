@@ -9,6 +9,7 @@ mod fixed;
 mod flow;
 mod held_by;
 mod hold;
+mod host_tcp;
 mod judgement;
 mod policy;
 mod probe;
@@ -298,6 +299,9 @@ impl Reception for Gtp {
 
     /// What the host can take in is C_r (gtp-2004 2), and it may have pauses.
     fn on_host(&mut self, now: Time, sample: HostSample, core: &mut Core<Flow>) {
+        if let Some(tcp) = sample.tcp {
+            self.central.host_tcp(now, self.wire_bytes, tcp, &core.flows);
+        }
         self.central.host_takes(now, sample.intake, &mut core.flows);
         self.outlook.foresee(now, sample.pause);
         self.tell_holds(now, core);

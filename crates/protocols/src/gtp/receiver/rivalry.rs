@@ -30,6 +30,8 @@ pub(super) struct Rivalry {
     pub(super) share: Option<Bitrate>,
     /// Part of the window that is asked for.
     pub(super) ease: f64,
+    /// The host's own TCP takes part, and its queue must not keep the flow from its rate.
+    pub(super) beside_host: bool,
 }
 
 impl Rivalry {
