@@ -163,6 +163,9 @@ impl Capacities {
     /// Another policy from now on.
     pub(super) fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
+        if policy == Policy::Low {
+            self.company.yield_all();
+        }
     }
 
     // --- Bursts -----------------------------------------------------------------------------------------------------

@@ -199,9 +199,7 @@ impl Central {
             Policy::Fixed => Control::Fixed,
             Policy::Fair | Policy::Low | Policy::High => Control::Discover,
         };
-        // A window that was next to nothing would take long to grow: it begins anew.
-        let anew =
-            self.capacities.policy() == Policy::Low && policy != Policy::Low && self.capacities.company.is_competing();
+        let before = self.capacities.policy();
         self.capacities.set_policy(policy);
         if control != self.control {
             self.control = control;
@@ -211,11 +209,14 @@ impl Central {
         }
         for (_, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running()) {
             flow.hold_rate(now, control == Control::Fixed);
-            if anew {
-                flow.leave_rivalry(now);
-            }
             flow.rivalry.set_worth(policy.weight());
+            if policy == Policy::Low {
+                flow.rivalry.company.yield_all();
+            }
             flow.estimate_by_path();
+        }
+        if before == Policy::Low && policy != before && control == Control::Discover {
+            self.capacities.contend(now, policy.weight() / before.weight(), flows);
         }
         self.schedule(now, flows);
         Ok(())

@@ -108,6 +108,8 @@ struct Standing {
 pub(super) struct Company {
     state: State,
     most: VecDeque<(Time, Bitrate)>,
+    /// The most that ever came, or since it was last begun anew.
+    peak: Bitrate,
     standing: Standing,
     score: f64,
     judged: Time,
@@ -151,8 +153,25 @@ impl Company {
         self.most.iter().map(|(_, rate)| *rate).max().unwrap_or(Bitrate::ZERO)
     }
 
+    /// Next to nothing is asked for from now on. What came before is remembered meanwhile.
+    pub(super) fn yield_all(&mut self) {
+        self.peak = self.most();
+    }
+
+    /// More is asked for again, and others may have taken what was left to them: it is competed for. Returns how many times
+    /// as much as now came once.
+    pub(super) fn contend(&mut self, now: Time) -> f64 {
+        self.note(now, self.peak);
+        if !self.is_competing() {
+            (self.standing, self.score) = (Standing::default(), 0.0);
+            self.state = State::Competing { full: 0, empty: 0, empty_since: now };
+        }
+        (self.most().as_f64() / self.together.as_f64().max(1.0)).max(1.0)
+    }
+
     /// So much comes through.
     pub(super) fn note(&mut self, now: Time, rate: Bitrate) {
+        self.peak = self.peak.max(rate);
         while self.most.front().is_some_and(|(at, _)| now.since(*at) > MOST_WINDOW) {
             self.most.pop_front();
         }

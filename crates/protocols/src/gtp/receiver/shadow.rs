@@ -70,6 +70,11 @@ impl Shadow {
         (self.worth, self.spared) = (worth, 0.0);
     }
 
+    /// Not more than so many packets may be on their way now.
+    pub(super) fn bound(&mut self, window: f64) {
+        self.window = self.window.min(window / self.weight).max(WINDOW_MIN);
+    }
+
     /// Packets that may be on their way.
     pub(super) fn window(&self) -> f64 {
         self.window * self.weight
