@@ -151,6 +151,7 @@ fn a_policy_may_change_while_data_comes() {
     let shares_after = |first: &str, then: &str, set: &[(&str, &str)]| {
         let change = format!("\n[[changes]]\nat = \"15 s\"\nflow = \"own\"\npolicy = \"{then}\"\n");
         let mut all = vec![(POLICY, first), ("measure.from", "25 s")];
+        all.retain(|(key, _)| set.iter().all(|(other, _)| other != key));
         all.extend(set);
         shares(&run_of(&format!("{SHARED}{change}"), &all))
     };
@@ -162,6 +163,14 @@ fn a_policy_may_change_while_data_comes() {
     assert!(fair > 0.25 && rival > 0.25, "low to fair: {fair:.2} beside {rival:.2}");
     let (high, _) = shares_after("low", "high", &[]);
     assert!(high > 0.4, "low to high: {high:.2}");
+    // The longest that is remembered is over by then.
+    let late = format!("{SHARED}\n[[changes]]\nat = \"95 s\"\nflow = \"own\"\npolicy = \"fair\"\n");
+    let set = [(POLICY, "low"), ("duration", "125 s"), ("measure.from", "105 s")];
+    let (fair, rival) = shares(&run_of(&late, &set));
+    assert!(fair > 0.25 && rival > 0.25, "long low to fair: {fair:.2} beside {rival:.2}");
+    let (alone, _) =
+        shares_after("low", "fair", &[(RIVALS_START, "39 s"), ("measure.from", "15 s"), ("measure.to", "38 s")]);
+    assert!(alone > 0.95, "low to fair, alone: {alone:.3}");
     let told = [("flows.own.receive_rate", "80 Mbit/s")];
     let (fixed, _) = shares_after("fair", "fixed", &told);
     assert!(fixed > 0.98 * 0.8, "fair to fixed: {fixed:.3}");

@@ -500,6 +500,7 @@ fn attend_probes(stream: &mut ControlStream, desk: &Arc<ProbeDesk>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::options::NetOptions;
     use crate::api::source::Server;
     use crate::api::trust::{ServerIdentity, Trust, UnknownServer};
     use crate::serve::budget::Budget;
@@ -513,6 +514,14 @@ mod tests {
 
     /// What the server answers to `frames`, and what it makes of the client.
     fn talk(service: Service, frames: &[Frame]) -> (Vec<Frame>, Result<Option<Arrival>, GreetingError>) {
+        talk_to(service, NetOptions::default(), frames)
+    }
+
+    fn talk_to(
+        service: Service,
+        net: NetOptions,
+        frames: &[Frame],
+    ) -> (Vec<Frame>, Result<Option<Arrival>, GreetingError>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let server = std::thread::spawn(move || {
@@ -522,7 +531,7 @@ mod tests {
             let house = House {
                 service,
                 gate: Arc::new(Gate::new(&identity, Arc::default()).unwrap()),
-                net: Arc::default(),
+                net: Arc::new(net),
                 udp_port: 77,
                 desk: Arc::default(),
                 slots: Slots::new(Limits { sessions: 1, per_origin: 1, per_client: 1 }),
@@ -592,6 +601,41 @@ mod tests {
             let error = settled(&[asked]).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn what_takes_more_than_its_share_is_refused_if_the_server_says_so() {
+        let asks = |net: &NetOptions, transport: &str, parameter: Option<(&str, &str)>| {
+            let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            let parameters = parameter.map(own).into_iter().collect();
+            let transport = transport.to_owned();
+            let hello = Frame::Hello { version: VERSION, role: SessionRole::Fetch, transport, parameters };
+            let (_dir, service) = files();
+            let (answers, arrival) = talk_to(service, net.clone(), &[hello, open("f")]);
+            match answers.last() {
+                Some(Frame::Refused { code: RefusalCode::NotAllowed, text }) => Err(text.clone()),
+                last => arrival.map(drop).map_err(|error| format!("{error}: {last:?}")),
+            }
+        };
+        let fair_only = NetOptions { fair_only: true, ..NetOptions::default() };
+        let fixed = Some(("policy", "fixed"));
+        let gtp = [None, Some(("policy", "fair")), Some(("policy", "low"))];
+        for (transport, parameter) in gtp.map(|parameter| ("gtp", parameter)).into_iter().chain([("cubic", None)]) {
+            assert_eq!(asks(&fair_only, transport, parameter), Ok(()), "{transport} {parameter:?}");
+        }
+        for (transport, parameter, what) in [
+            ("gtp", fixed, "leave out policy=fixed"),
+            ("gtp", Some(("policy", "high")), "leave out policy=high"),
+            ("gtp", Some(("control", "paper")), "leave out control=paper"),
+            ("rbudp", None, "leave out rbudp"),
+        ] {
+            let text = asks(&fair_only, transport, parameter).unwrap_err();
+            assert!(text.contains(what) && text.contains("--fair-only"), "{text}");
+        }
+        // Without that all are let in, and what the server's user has set counts in the place of what is asked for.
+        assert_eq!(asks(&NetOptions::default(), "gtp", fixed), Ok(()));
+        let keeps = NetOptions { parameters: vec![("policy".to_owned(), "fixed".to_owned())], ..fair_only };
+        assert!(asks(&keeps, "gtp", None).unwrap_err().contains("policy=fixed"));
     }
 
     #[test]
