@@ -370,6 +370,18 @@ mod tests {
     }
 
     #[test]
+    fn what_came_before_next_to_nothing_was_asked_for_is_remembered() {
+        let mut place = Place::ours();
+        place.company.yield_all();
+        (0..1_200).for_each(|_| assert_eq!(place.step(0.01, 0.01, 0, false), Turn::Stay));
+        let times = place.company.contend(place.now);
+        assert!((98.0..100.0).contains(&times) && place.company.is_competing(), "{times}");
+        // Nobody else is there.
+        let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
+        assert!(left.is_some_and(|k| (20..30).contains(&k)), "{left:?}");
+    }
+
+    #[test]
     fn the_most_is_what_came_twice_and_is_forgotten() {
         let mut place = Place::ours();
         place.step(2.0, 2.0, 0, false);
