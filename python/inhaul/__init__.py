@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer, Self
 
-__all__ = ["Client", "DataSet", "File", "InhaulError", "Read", "Server", "Transferred", "tqdm_progress"]
+__all__ = ["Client", "DataSet", "File", "InhaulError", "PolicyDial", "Read", "Server", "Transferred", "tqdm_progress"]
+
+#: The policy of a transfer that runs, to be changed from any thread: see :meth:`Client.get`.
+PolicyDial = _inhaul.PolicyDial
 
 _T = TypeVar("_T")
 _Path = str | os.PathLike[str]
@@ -127,6 +130,8 @@ class Client:
     :param proxy: reach servers through ``http://HOST:PORT`` or ``socks5://HOST:PORT``.
     :param receive_rate: what is taken in from all senders together at most, such as ``"850M"``, in bits per second.
     :param rate: the same for each sender.
+    :param policy: how much is taken beside others' traffic: ``"fair"``, as much as one TCP flow; ``"low"``, what others
+        leave; ``"high"``, as much as two; ``"fixed"``, the ``receive_rate``, whatever others do.
     :param fallback: whether data may come over TLS where UDP does not pass: ``"auto"``, ``"never"``, ``"always"``.
     :param retry_for: seconds that servers are waited for that are not there.
     :param cache: directory for what was read, which is not asked for again; processes of one user may share it.
@@ -147,6 +152,7 @@ class Client:
         plaintext: bool = False,
         transport: str | None = None,
         parameters: Mapping[str, str] | None = None,
+        policy: str | None = None,
         receive_rate: str | None = None,
         rate: str | None = None,
         mtu: int | None = None,
@@ -165,6 +171,7 @@ class Client:
             "plaintext": plaintext,
             "transport": transport,
             "parameters": list((parameters or {}).items()),
+            "policy": policy,
             "receive_rate": receive_rate,
             "rate": rate,
             "mtu": mtu,
@@ -254,13 +261,15 @@ class Client:
         checksum: bool = False,
         existing: str = "refuse",
         progress: Progress | None = None,
+        policy_dial: PolicyDial | None = None,
     ) -> Transferred:
         """Fetch data sets to files, as ``inhaul get`` does, verified; the same call goes on after an interruption.
 
+        :param policy_dial: changes the policy while data comes: ``policy_dial.set("high")``, from any thread.
         :return: bytes of the data sets, with the time that it took and the rate.
         """
         all_of = [sources] if isinstance(sources, str) else list(sources)
-        begin = self._getting(all_of, destination, include, exclude, None, checksum, existing)
+        begin = self._getting(all_of, destination, include, exclude, None, checksum, existing, policy_dial)
         return self._follow(self._natives(*all_of), begin, progress)
 
     def _getting(
@@ -272,6 +281,7 @@ class Client:
         only: Sequence[str] | None = None,
         checksum: bool = False,
         existing: str = "refuse",
+        dial: PolicyDial | None = None,
     ) -> Callable[[_inhaul.Client], _inhaul.Job[tuple[int, str]]]:
         addresses = [_names.raw_bytes_quoted(source) for source in sources]
 
@@ -284,6 +294,7 @@ class Client:
                 only=None if only is None else [os.fsencode(path) for path in only],
                 checksum=checksum,
                 existing=existing,
+                dial=dial,
             )
 
         return begin

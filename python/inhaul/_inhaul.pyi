@@ -21,6 +21,7 @@ class Options(TypedDict):
     plaintext: bool
     transport: str | None
     parameters: list[tuple[str, str]]
+    policy: str | None
     receive_rate: str | None
     rate: str | None
     mtu: int | None
@@ -61,10 +62,15 @@ class Client:
         only: list[bytes] | None,
         checksum: bool,
         existing: str,
+        dial: PolicyDial | None,
     ) -> Job[tuple[int, str]]: ...
     def put(
         self, paths: Sequence[str | PathLike[str]], destination: str, existing: str
     ) -> Job[tuple[int, str]]: ...
+
+class PolicyDial:
+    def __new__(cls) -> PolicyDial: ...
+    def set(self, policy: str) -> None: ...
 
 class DataSet:
     @property

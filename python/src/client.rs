@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use inhaul::{Client, DataSet, Error, Fallback, Hash, ListedKind, Stop};
+use inhaul::{Client, DataSet, Error, Fallback, Hash, ListedKind, PolicyDial, Stop};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -32,6 +32,7 @@ pub(crate) struct Options {
     plaintext: bool,
     transport: Option<String>,
     parameters: Vec<(String, String)>,
+    policy: Option<String>,
     receive_rate: Option<String>,
     rate: Option<String>,
     mtu: Option<u16>,
@@ -70,6 +71,9 @@ impl PyClient {
         }
         for (name, value) in &options.parameters {
             builder = builder.parameter(name, value);
+        }
+        if let Some(policy) = &options.policy {
+            builder = builder.policy(policy_of(policy)?);
         }
         if let Some(limit) = rate(options.receive_rate.as_deref())? {
             builder = builder.receive_rate(limit);
@@ -150,7 +154,7 @@ impl PyClient {
     }
 
     /// Fetches data sets to files; `only`: these files of each.
-    #[pyo3(signature = (sources, destination, *, include, exclude, only, checksum, existing))]
+    #[pyo3(signature = (sources, destination, *, include, exclude, only, checksum, existing, dial))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
     fn get(
         &self,
@@ -162,6 +166,7 @@ impl PyClient {
         only: Option<Vec<Vec<u8>>>,
         checksum: bool,
         existing: &str,
+        dial: Option<&PyPolicyDial>,
     ) -> PyResult<PyJob> {
         let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
         let mut get = self.here()?.get(&sources, destination).map_err(|error| raise(py, &error))?;
@@ -176,6 +181,9 @@ impl PyClient {
         }
         if checksum {
             get = get.checksum();
+        }
+        if let Some(dial) = dial {
+            get = get.policy_dial(dial.0.clone());
         }
         let transfer = get.existing(what_exists(existing)?).start().map_err(|error| raise(py, &error))?;
         PyJob::begin(py, transfer.stop(), move |shared| follow(shared, transfer))
@@ -208,6 +216,28 @@ impl PyClient {
 fn made_set(set: DataSet) -> Result<Made, Error> {
     let set = PyDataSet::of(set);
     Ok(Box::new(move |py| Ok(Py::new(py, set)?.into_any())))
+}
+
+/// See `inhaul.PolicyDial`.
+#[pyclass(name = "PolicyDial", module = "inhaul._inhaul", frozen)]
+pub(crate) struct PyPolicyDial(PolicyDial);
+
+#[pymethods]
+impl PyPolicyDial {
+    #[new]
+    fn new() -> Self {
+        Self(PolicyDial::default())
+    }
+
+    /// Changes the policy.
+    fn set(&self, policy: &str) -> PyResult<()> {
+        self.0.set(policy_of(policy)?);
+        Ok(())
+    }
+}
+
+fn policy_of(word: &str) -> PyResult<inhaul::Policy> {
+    word.parse().map_err(|error| usage(&format!("{error}, not '{word}'")))
 }
 
 fn what_exists(word: &str) -> PyResult<inhaul::Existing> {

@@ -30,7 +30,7 @@ mod _inhaul {
     use super::outside::forks;
     use super::outside::{note_end, note_fork};
     #[pymodule_export]
-    use super::{client::PyClient, data_set::PyDataSet, read::PyRead, server::PyServer};
+    use super::{client::PyClient, client::PyPolicyDial, data_set::PyDataSet, read::PyRead, server::PyServer};
     use pyo3::prelude::*;
     use pyo3::types::PyDict;
 

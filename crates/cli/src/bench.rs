@@ -13,7 +13,8 @@ use inhaul_mover::{
 
 use crate::exit::{self, Failure};
 use crate::options::{
-    self, OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, listen_address, net_options, seconds,
+    self, OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, check_policy, listen_address, net_options,
+    seconds,
 };
 use crate::output::{announce, to_json, warn};
 use crate::own_address::host_of;
@@ -125,7 +126,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
                 public: Rights::only(Right::Read),
                 plaintext: args.security.plaintext,
             },
-            net: net_options(&args.wire, &args.transport, Trust::default()),
+            net: net_options(&args.wire, &args.transport, Trust::default())?,
         };
         let listening = |address: SocketAddr| {
             let mut server = Server::new(host_of(address), address.port());
@@ -136,7 +137,8 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     }
     let mut servers = args.servers.clone();
     let trust = trust::settle(&args.security, &mut servers, NamedBy::User)?;
-    let net = net_options(&args.wire, &args.transport, trust);
+    check_policy(&args.transport, args.receive_rate)?;
+    let net = net_options(&args.wire, &args.transport, trust)?;
     let options = BenchOptions {
         servers,
         limit: args.bytes.map_or(BenchLimit::Seconds(args.time), BenchLimit::Bytes),

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
         fresh: args.no_resume,
         rate: args.rate,
         retry_for: args.retry.retry_for,
-        net: net_options(&Wire::default(), &args.carrier.clone().into(), trust),
+        net: net_options(&Wire::default(), &args.carrier.for_server()?, trust)?,
     };
     transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::copy(&options, &stop, hear))
 }

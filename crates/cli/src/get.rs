@@ -11,7 +11,7 @@ use inhaul_mover::{
 };
 
 use crate::exit::Failure;
-use crate::options::{Checksum, FILES, Fetch, OUTPUT, Retry, net_options};
+use crate::options::{Checksum, FILES, Fetch, OUTPUT, Retry, check_policy, net_options};
 use crate::output::warn;
 use crate::signals::stop_on_signals;
 use crate::transfer::Output;
@@ -129,6 +129,7 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
         };
         request.part = Part::Whole(Known { size: None, sums: vec![(*algorithm, sum.clone())] });
     }
+    check_policy(&args.transport, args.receive_rate)?;
     let selection = &args.selection;
     let trust = trust::settle(&args.security, trust::servers_of(&mut requests), named_by)?;
     Ok(GetOptions {
@@ -147,7 +148,8 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
         manifest: None,
         stream: None,
         retry_for: Span::ZERO,
-        net: net_options(&args.wire, &args.transport, trust),
+        policy_dial: None,
+        net: net_options(&args.wire, &args.transport, trust)?,
     })
 }
 

@@ -102,6 +102,7 @@ fn sender(source: &SourceProgress, columns: usize) -> String {
     let note = match (source.status, &source.path.why) {
         (SourceStatus::Running, Some(why)) if columns >= WHY_FROM => format!(" (over TCP: {why})"),
         (SourceStatus::Running, Some(_)) => " (over TCP)".to_owned(),
+        (SourceStatus::Running, None) if columns >= WHY_FROM => held(source).unwrap_or_default(),
         (SourceStatus::Running | SourceStatus::Complete, _) => String::new(),
         (SourceStatus::Waiting, _) => " (waiting)".to_owned(),
         (SourceStatus::Lost, _) => " (LOST)".to_owned(),
@@ -120,6 +121,19 @@ fn sender(source: &SourceProgress, columns: usize) -> String {
         format!("{}{note}", cut(&source.address, room)),
     ];
     row(&cells, columns)
+}
+
+/// What holds a sender's rate.
+fn held(source: &SourceProgress) -> Option<String> {
+    let what = match source.held_by.as_deref()? {
+        "receiver" => "this receiver",
+        "path" => "the path",
+        "others" => "others' traffic",
+        "sender" => "the sender",
+        "policy" => "the given rate",
+        _ => return None,
+    };
+    Some(format!(" (held by {what})"))
 }
 
 /// The cells that a terminal of this width has room for.
@@ -161,6 +175,7 @@ mod tests {
             target_bps: 66.7e6,
             loss_ratio: 0.000_05,
             rtt_ms: Some(163.0),
+            held_by: None,
             status,
             path: PathReport::default(),
         }

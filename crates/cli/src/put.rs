@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
         rate: args.send_rate,
         retry_for: args.retry.retry_for,
         cache: if args.no_cache { None } else { cache_directory() },
-        net: net_options(&args.wire, &args.carrier.clone().into(), trust),
+        net: net_options(&args.wire, &args.carrier.for_server()?, trust)?,
     };
     transfer::run(&args.output, args.files.dry_run, |hear| inhaul_mover::put(&options, &stop, hear))
 }

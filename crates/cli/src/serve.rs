@@ -112,6 +112,10 @@ pub(crate) struct Serve {
     /// Fix a parameter of transport protocols; clients cannot change it. Can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter, help_heading = SERVER)]
     set: Vec<(String, String)>,
+    /// Let in only what leaves TCP flows their share: not gtp with policy high or fixed or control paper, rbudp, rbudp+,
+    /// sabul, bbr and bbr3
+    #[arg(long, help_heading = SERVER)]
+    fair_only: bool,
     #[command(flatten)]
     doors: Doors,
     #[command(flatten)]
@@ -222,7 +226,8 @@ pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
         surroundings: Surroundings { sockets: service::inherited()?, counters: Arc::clone(&counters), limits },
         net: NetOptions {
             parameters: args.set.clone(),
-            ..net_options(&args.wire, &Transport::default(), Trust::default())
+            fair_only: args.fair_only,
+            ..net_options(&args.wire, &Transport::default(), Trust::default())?
         },
     };
     let tickets = args.doors.tickets(args.accept.accept_puts.is_some(), &key)?;

@@ -8,8 +8,8 @@ use inhaul_base::byte_text::bytes_of;
 use inhaul_base::{Bitrate, Span};
 use inhaul_identity::{State, read_secret};
 use inhaul_mover::{
-    Ca, CacheOptions, Destination, Hash, Listed, MoveError, NamedBy, NetOptions, Pins, Proxy, ReadOptions, Reader,
-    Server, Source, Stop, Tickets, TicketsError, Trust, UnknownServer, without_secrets,
+    Ca, CacheOptions, Destination, Hash, Listed, MoveError, NamedBy, NetOptions, Pins, Policy, Proxy, ReadOptions,
+    Reader, Server, Source, Stop, Tickets, TicketsError, Trust, UnknownServer, without_secrets,
 };
 use inhaul_store::Kind;
 use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format};
@@ -260,6 +260,12 @@ impl ClientBuilder {
     pub fn parameter(mut self, name: &str, value: &str) -> Self {
         self.net().parameters.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// How much this client takes beside others' traffic. [`Policy::Fixed`] holds the [receive rate](Self::receive_rate),
+    /// which has to be given with it. Only for the transport `gtp`.
+    pub fn policy(self, policy: Policy) -> Self {
+        self.parameter(Policy::PARAMETER, policy.name())
     }
 
     /// What this client takes in from all senders together, at most.

@@ -42,7 +42,7 @@ pub use inhaul_base::Bitrate;
 /// The BLAKE3 hash of a file.
 pub use inhaul_mover::Hash;
 pub use inhaul_mover::{
-    Buffers, ErrorKind, Existing, Handle, Listed, ListedKind, MoveError as Error, Progress,
+    Buffers, ErrorKind, Existing, Handle, Listed, ListedKind, MoveError as Error, Policy, PolicyDial, Progress,
     ReadDestination as Destination, ReadProgress, Report, SetStats as Stats, Stop, Timestamp,
 };
 pub use server::{Server, ServerBuilder};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use inhaul_base::Span;
 use inhaul_mover::{
-    Destination, Existing, Filter, GetOptions, Known, MoveError, Part, Progress, PutOptions, ReadOptions, Report,
-    Request, Rule, Stop, Update,
+    Destination, Existing, Filter, GetOptions, Known, MoveError, Part, Policy, PolicyDial, Progress, PutOptions,
+    ReadOptions, Report, Request, Rule, Stop, Update,
 };
 
 /// A transfer to or from files, on a thread of its own. Dropping it ends it; what was verified stays, and the same call
@@ -17,12 +17,14 @@ use inhaul_mover::{
 #[derive(Debug)]
 pub struct Transfer {
     stop: Stop,
+    policy: PolicyDial,
     updates: Receiver<Update>,
     thread: Option<JoinHandle<(Report, Result<(), MoveError>)>>,
 }
 
 impl Transfer {
     fn start(
+        policy: PolicyDial,
         run: impl FnOnce(&Stop, &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) + Send + 'static,
     ) -> Result<Self, MoveError> {
         let stop = Stop::new();
@@ -31,7 +33,7 @@ impl Transfer {
         let work = move || run(&flag, &mut |update| drop(sender.send(update)));
         let failed = |source| MoveError::System { what: "cannot start a thread", source };
         let thread = std::thread::Builder::new().name("inhaul-transfer".to_owned()).spawn(work).map_err(failed)?;
-        Ok(Self { stop, updates, thread: Some(thread) })
+        Ok(Self { stop, policy, updates, thread: Some(thread) })
     }
 
     /// Waits for the next word of it, several times a second; `None` when it has ended. Warnings go to the `log` crate.
@@ -52,6 +54,18 @@ impl Transfer {
     /// What ends it when it is set, from any thread, as [`Transfer::cancel`] does.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
+    }
+
+    /// Changes how much it takes beside others' traffic while it runs. Where that cannot be, it goes on as before and
+    /// warns: another transport than `gtp`, [`Policy::Fixed`] without a receive rate, and a put, whose rate is the
+    /// server's.
+    pub fn set_policy(&self, policy: Policy) {
+        self.policy.set(policy);
+    }
+
+    /// The dial behind [`Transfer::set_policy`], for another thread.
+    pub fn policy(&self) -> PolicyDial {
+        self.policy.clone()
     }
 
     /// Waits for its end: the report, and what it has ended with.
@@ -133,13 +147,20 @@ impl GetBuilder {
         self
     }
 
+    /// A dial that changes its policy while it runs, in the place of [`Transfer::policy`].
+    pub fn policy_dial(mut self, dial: PolicyDial) -> Self {
+        self.options.policy_dial = Some(dial);
+        self
+    }
+
     /// Starts it.
     ///
     /// # Errors
     /// When a pattern is none, or the system has no thread.
     pub fn start(mut self) -> Result<Transfer, MoveError> {
         self.options.filter = Filter::new(&self.rules).map_err(|error| MoveError::Usage(error.to_string()))?;
-        Transfer::start(move |stop, hear| inhaul_mover::get(&self.options, stop, hear))
+        let policy = self.options.policy_dial.get_or_insert_default().clone();
+        Transfer::start(policy, move |stop, hear| inhaul_mover::get(&self.options, stop, hear))
     }
 }
 
@@ -179,7 +200,7 @@ impl PutBuilder {
     /// # Errors
     /// When the system has no thread.
     pub fn start(self) -> Result<Transfer, MoveError> {
-        Transfer::start(move |stop, hear| inhaul_mover::put(&self.options, stop, hear))
+        Transfer::start(PolicyDial::default(), move |stop, hear| inhaul_mover::put(&self.options, stop, hear))
     }
 }
 

@@ -43,7 +43,7 @@ pub fn emulated(plan: &Plan, seed: u64) -> Emulated {
         let (link, what) = match change.what {
             WhatChanges::LinkRate(link, rate) => (link, LinkChange::Rate(Some(rate))),
             WhatChanges::LinkUp(link, up) => (link, LinkChange::Up(up)),
-            WhatChanges::SendRate(..) | WhatChanges::ReceiveRate(..) => return None,
+            WhatChanges::SendRate(..) | WhatChanges::ReceiveRate(..) | WhatChanges::Policy(..) => return None,
         };
         Some(Change { at: change.at.since(Time::ZERO), link: number(&link)?, what })
     });

@@ -65,6 +65,7 @@ impl Moment {
                 WhatChanges::SendRate(endpoint, rate) | WhatChanges::ReceiveRate(endpoint, rate) => {
                     moment.capacities[moment.links.len() + endpoint] = rate.as_f64();
                 }
+                WhatChanges::Policy(..) => {}
             }
         }
         for (capacity, _) in moment.capacities.iter_mut().zip(is_down).filter(|(_, down)| *down) {

@@ -22,6 +22,9 @@ const PROGRESS_STEPS: u64 = 200;
 /// Most events before it is asked whether the run goes on.
 const EVENTS: u32 = 1 << 16;
 
+/// Between looks at what hosts' own TCP takes: as often as real hosts are looked at.
+const TCP_LOOKS: Span = Span::from_millis(250);
+
 /// A plan in the simulator.
 pub(crate) struct Simulated<P> {
     pub(crate) plan: P,
@@ -38,6 +41,11 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
         let mut run = Self { plan, simulation, transfers: Vec::new() };
         let endpoints = run.endpoints(seed, laws)?;
         run.traffic(seed, &endpoints).map_err(|error| error.to_string())?;
+        if run.plan.host_tcp {
+            let all = run.plan.endpoints.iter().zip(&endpoints);
+            let kernel = all.filter(|(plan, _)| !plan.sends && tcp::is_of_family(plan.protocol)).map(|(_, id)| *id);
+            run.simulation.watch_tcp(kernel.collect(), TCP_LOOKS).map_err(|error| error.to_string())?;
+        }
         for (link, path) in &run.plan.captures {
             let file = File::create(path).map_err(|error| format!("{path}: {error}"))?;
             run.simulation.capture(*link, Box::new(BufWriter::new(file))).map_err(|error| error.to_string())?;
@@ -112,6 +120,7 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
                 WhatChanges::LinkUp(link, false) => Change::LinkDown(link),
                 WhatChanges::SendRate(at, rate) => Change::Command(endpoints[at], Command::LimitSend(Some(rate))),
                 WhatChanges::ReceiveRate(at, rate) => Change::Command(endpoints[at], Command::LimitReceive(Some(rate))),
+                WhatChanges::Policy(at, policy) => Change::Command(endpoints[at], Command::SetPolicy(policy)),
             };
             self.simulation.at(change.at, happens)?;
         }

@@ -2,5 +2,6 @@
 
 mod company;
 mod experiments;
+mod host_tcp;
 mod kernel_laws;
 mod runs;

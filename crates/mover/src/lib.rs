@@ -35,7 +35,8 @@ pub use api::error::{ErrorKind, MoveError};
 pub use api::fairness::jain_index;
 pub use api::options::{
     AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, Fallback, GetOptions, Memory,
-    Monitor, NetOptions, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
+    Monitor, NetOptions, PolicyDial, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update,
+    Waiting,
 };
 pub use api::proxy::{Proxy, ProxyError, ProxyKind, UnusableProxy};
 pub use api::report::{
@@ -57,6 +58,7 @@ pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read
 pub use haul::{Limit, Model, Prediction, get, in_full, list, list_checksums, predict};
 pub use inhaul_protocols::registry::Protocols;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Offer, OfferNameError, Rule};
+pub use inhaul_transport::Policy;
 pub use inhaul_udp::{is_input_closed, is_output_closed, listen_tcp, written};
 pub use read::{
     Buffers, CacheOptions, Destination as ReadDestination, Handle, OpenSet, Pins, ReadOptions, ReadProgress, Reader,

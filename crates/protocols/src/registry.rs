@@ -1,6 +1,6 @@
 //! Every protocol there is. The command line, the lab, the documentation and the contract tests go through this list.
 
-use inhaul_transport::Protocol;
+use inhaul_transport::{Policy, Protocol};
 
 /// All protocols, the default first.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -21,6 +21,21 @@ pub const PROTOCOLS: &[Protocol] = &[
 
 /// What is taken where nobody chooses.
 pub const DEFAULT: &Protocol = &PROTOCOLS[0];
+
+/// Whether flows of this protocol, with these parameters, leave TCP flows beside them their share: they give way to
+/// losses or queues as those do.
+pub fn is_fair(protocol: &Protocol, parameters: &[(String, String)]) -> bool {
+    // gtp-2004 to the letter takes what it was told, too.
+    let is_rude = |(name, value): &(String, String)| match name.as_str() {
+        "policy" => value.parse().is_ok_and(|policy: Policy| !policy.is_fair()),
+        "control" => value == "paper",
+        _ => false,
+    };
+    !UNFAIR.contains(&protocol.name) && !parameters.iter().any(is_rude)
+}
+
+/// Protocols that send at a rate whatever others do, or that take more than their share of a short queue.
+const UNFAIR: &[&str] = &["rbudp", "rbudp+", "sabul", "bbr", "bbr3"];
 
 /// Protocols to choose from by their names. Two are equal that have the same names.
 #[derive(Clone, Copy)]

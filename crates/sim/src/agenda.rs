@@ -25,6 +25,8 @@ pub(crate) enum Component {
     Changes,
     /// The recorder's next sample.
     Recorder,
+    /// The next look at what hosts' own TCP takes.
+    TcpWatch,
 }
 
 /// When a component is due, its place among those that are due with it (what was scheduled first comes first), and

@@ -28,6 +28,7 @@ mod control;
 mod error;
 mod faults;
 mod host;
+mod host_tcp;
 mod ids;
 mod interface;
 mod ledger;

@@ -7,6 +7,7 @@ use inhaul_transport::FlowStats;
 use serde::Serialize;
 
 use crate::agenda::ComponentId;
+use crate::ids::EndpointId;
 
 /// How to record a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,18 @@ impl Recorder {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.links.iter().map(|series| series.capacity() * size_of::<LinkSample>()).sum()
     }
+}
+
+/// Who looks at the hosts' TCP.
+#[derive(Debug)]
+pub(crate) struct TcpWatch {
+    pub(crate) component: ComponentId,
+    pub(crate) every: Span,
+    /// Endpoints that stand for the kernel's TCP.
+    pub(crate) tcp: Vec<EndpointId>,
+    /// What each transfer had received at the last look.
+    pub(crate) seen: Vec<u64>,
+    pub(crate) looked: Time,
 }
 
 /// A sample with its units in the names, as files have it.

@@ -70,6 +70,7 @@ impl Simulation {
             Component::Traffic(traffic) => self.on_traffic(traffic as usize),
             Component::Changes => self.on_changes(),
             Component::Recorder => self.on_recorder(),
+            Component::TcpWatch => self.on_tcp_watch(),
         }
     }
 

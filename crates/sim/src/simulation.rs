@@ -22,7 +22,7 @@ use crate::ledger::Ledger;
 use crate::network::Network;
 use crate::noise;
 use crate::packet::{IP_UDP_BYTES, Packet};
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, TcpWatch};
 use crate::topology::Kind;
 use crate::traffic::Source;
 use crate::transfer::{Phase, Running};
@@ -75,6 +75,7 @@ pub struct Simulation {
     pub(crate) timeline: Timeline,
     pub(crate) changes: ComponentId,
     pub(crate) recorder: Option<Recorder>,
+    pub(crate) tcp_watch: Option<TcpWatch>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) starved: Vec<(EndpointId, ObjectId)>,
     pub(crate) names: RandomStream,
@@ -131,6 +132,7 @@ impl Simulation {
             timeline: Timeline::default(),
             changes,
             recorder: None,
+            tcp_watch: None,
             failures: Vec::new(),
             starved: Vec::new(),
             names: RandomStream::new(seed, NAME_STREAM),

@@ -7,6 +7,7 @@ use inhaul_base::{Bitrate, ByteRange, RangeSet, Span};
 
 use crate::ids::{ConnectionId, FlowId, ObjectId};
 use crate::path_spec::PathSpec;
+use crate::policy::Policy;
 
 /// Limits of one flow that its user sets. `None`: no limit is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,6 +150,8 @@ pub enum Command {
     },
     /// Receiver: the rate that all flows together may take (C_r) has changed. `None`: find it out.
     LimitReceive(Option<Bitrate>),
+    /// Receiver: how much is taken beside others' traffic has changed.
+    SetPolicy(Policy),
     /// Sender: the rate that all flows together may send (R_send) has changed. `None`: no limit.
     LimitSend(Option<Bitrate>),
 }
@@ -180,4 +183,10 @@ pub enum CommandError {
     /// A range ends beyond its object.
     #[error("the range {0} ends beyond the object")]
     OutOfRange(ByteRange),
+    /// The protocol has no policies.
+    #[error("this protocol has no policies")]
+    NoPolicies,
+    /// The policy is to hold a rate, and none was told.
+    #[error("the policy 'fixed' needs a receive rate")]
+    NoRate,
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 
 use crate::ids::FlowId;
-use crate::{Command, CommandError, Event, Place, RxMessage, TxBatch};
+use crate::{Command, CommandError, Event, Place, RxMessage, TcpFlows, TxBatch};
 
 /// What the next datagrams of a flow will look like if nothing is lost or reordered: lets an engine receive bodies
 /// straight into their place. A wrong guess costs a copy, never correctness.
@@ -31,6 +31,8 @@ pub struct HostSample {
     /// The rate of packets, headers included, that the host can take in on average now, by its processors and its disk
     /// (gtp-2004 2: what end systems can handle is what bounds C_r). `None`: neither bounds it.
     pub intake: Option<Bitrate>,
+    /// What the host's own TCP takes, as far as it was just measured. `None`: nothing new.
+    pub tcp: Option<TcpFlows>,
 }
 
 /// A time in which a host does not run an endpoint's thread: others have the processor, or a quota is used up
@@ -87,6 +89,42 @@ pub struct FlowStats {
     /// Bytes that may be in flight at once; zero where the protocol has no window, and on the side that does not keep
     /// it.
     pub window_bytes: u64,
+    /// What holds the flow's rate; `None` if the protocol does not say.
+    pub held_by: Option<HeldBy>,
+}
+
+/// What holds a flow's rate: more would come, were it not for this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    /// Nothing yet: the flow has only begun, or its path is being measured.
+    Starting,
+    /// Nothing that is known: the rate still rises, or the hosts give and take what they can.
+    Nothing,
+    /// What the receiver can take in: its link, its processors or its disk.
+    Receiver,
+    /// What the path from this sender carries.
+    Path,
+    /// Others' traffic: the rate is a share beside it.
+    Others,
+    /// The sender gives no more.
+    Sender,
+    /// A rate that the user of the receiver has told.
+    Policy,
+}
+
+impl HeldBy {
+    /// Its name, in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Nothing => "nothing",
+            Self::Receiver => "receiver",
+            Self::Path => "path",
+            Self::Others => "others",
+            Self::Sender => "sender",
+            Self::Policy => "policy",
+        }
+    }
 }
 
 /// A protocol's state machine for one host, with all its flows.

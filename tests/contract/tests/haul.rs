@@ -65,6 +65,7 @@ fn the_smallest_protocol_hauls_a_file_from_a_server_to_a_client() {
         manifest: None,
         stream: None,
         retry_for: Span::ZERO,
+        policy_dial: None,
         net,
     };
     let (report, result) = get(&options, &Stop::new(), &mut |_| {});

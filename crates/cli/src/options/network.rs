@@ -1,11 +1,13 @@
 //! Options about the network and the transport protocol.
 
 use clap::{Args, ValueEnum};
-use inhaul_mover::{Fallback, Monitor, NetOptions, Protocols, Trust};
+use inhaul_base::Bitrate;
+use inhaul_mover::{Fallback, Monitor, NetOptions, Policy, Protocols, Trust};
 use inhaul_protocols::registry;
 
 use super::headings::TRANSPORT;
 use super::values::parameter;
+use crate::wrong::Wrong;
 
 /// Options of every command that moves data.
 #[derive(Clone, Debug, Default, Args)]
@@ -95,6 +97,63 @@ pub(crate) struct Carrier {
     /// Set a parameter of the transport protocol, at both ends; can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
     pub(crate) set: Vec<(String, String)>,
+    /// How much the receiver takes beside other traffic; the same as --set policy=..., for gtp only [default: fair]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub(crate) policy: Option<PolicyArg>,
+}
+
+/// See [`Policy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyArg {
+    /// As much as one TCP flow
+    Fair,
+    /// What other traffic leaves
+    Low,
+    /// As much as two TCP flows
+    High,
+    /// The rate of --receive-rate, whatever other traffic does
+    Fixed,
+}
+
+impl From<PolicyArg> for Policy {
+    fn from(arg: PolicyArg) -> Self {
+        match arg {
+            PolicyArg::Fair => Self::Fair,
+            PolicyArg::Low => Self::Low,
+            PolicyArg::High => Self::High,
+            PolicyArg::Fixed => Self::Fixed,
+        }
+    }
+}
+
+impl Carrier {
+    /// The parameters of the transport protocol.
+    fn parameters(&self) -> Result<Vec<(String, String)>, Wrong> {
+        let mut parameters = self.set.clone();
+        let Some(policy) = self.policy.map(Policy::from) else { return Ok(parameters) };
+        let has = |name: &str| parameters.iter().any(|(known, _)| known == name);
+        let entry = registry::find(&self.transport);
+        if entry.is_some_and(|entry| !entry.parameters.iter().any(|known| known.name == Policy::PARAMETER)) {
+            let text = format!("--policy is for gtp: {} has no policies; leave out one of the two", self.transport);
+            return Err(Wrong::new(text));
+        }
+        if has(Policy::PARAMETER) {
+            return Err(Wrong::new("--policy and --set policy=... say the same: leave out one of the two"));
+        }
+        parameters.push((Policy::PARAMETER.to_owned(), policy.name().to_owned()));
+        Ok(parameters)
+    }
+
+    /// The same, for a command whose data a server receives.
+    pub(crate) fn for_server(&self) -> Result<Transport, Wrong> {
+        let is_fixed = |(name, value): &(String, String)| name == Policy::PARAMETER && value == Policy::Fixed.name();
+        if self.parameters()?.iter().any(is_fixed) {
+            let text = "--policy fixed holds the rate of --receive-rate, and here a server receives, which has none: \
+                        leave it out, or fetch with 'inhaul get' on that host";
+            return Err(Wrong::new(text));
+        }
+        Ok(self.clone().into())
+    }
 }
 
 /// The same, for commands that receive the data themselves.
@@ -116,7 +175,7 @@ impl From<Carrier> for Transport {
 
 impl Default for Transport {
     fn default() -> Self {
-        Carrier { transport: registry::DEFAULT.name.to_owned(), set: Vec::new() }.into()
+        Carrier { transport: registry::DEFAULT.name.to_owned(), set: Vec::new(), policy: None }.into()
     }
 }
 
@@ -131,12 +190,12 @@ pub(crate) enum Control {
 }
 
 /// The mover's options from these.
-pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> NetOptions {
-    let mut parameters = transport.carrier.set.clone();
+pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> Result<NetOptions, Wrong> {
+    let mut parameters = transport.carrier.parameters()?;
     if transport.control == Control::Paper {
         parameters.push(("control".to_owned(), "paper".to_owned()));
     }
-    NetOptions {
+    Ok(NetOptions {
         mtu: wire.mtu,
         offload: !wire.no_offload,
         cpu: wire.cpu,
@@ -148,5 +207,14 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> N
         monitor: wire.monitor.into(),
         fallback: wire.fallback.into(),
         raise_limits: true,
+        fair_only: false,
+    })
+}
+
+/// What --policy fixed needs: the rate that is held.
+pub(crate) fn check_policy(transport: &Transport, receive_rate: Option<Bitrate>) -> Result<(), Wrong> {
+    if transport.carrier.policy == Some(PolicyArg::Fixed) && receive_rate.is_none() {
+        return Err(Wrong::new("--policy fixed needs the rate to hold: add --receive-rate, like --receive-rate 850M"));
     }
+    Ok(())
 }

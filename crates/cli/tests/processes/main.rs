@@ -22,6 +22,7 @@ mod looking;
 mod many;
 mod names;
 mod partial;
+mod policies;
 mod put;
 mod rates;
 mod resume;

@@ -60,7 +60,7 @@ impl Jobs {
         }
         jobs.add_web(plan, seed, address)?;
         jobs.add_udp(plan, seed, address)?;
-        jobs.add_changes(plan);
+        jobs.add_changes(plan)?;
         Ok(jobs)
     }
 
@@ -154,7 +154,7 @@ impl Jobs {
     }
 
     /// Changes of hosts' rates; those of links are made by the network.
-    fn add_changes(&mut self, plan: &Plan) {
+    fn add_changes(&mut self, plan: &Plan) -> Result<(), String> {
         for change in &plan.changes {
             let at_s = change.at.as_secs_f64();
             match change.what {
@@ -170,8 +170,10 @@ impl Jobs {
                         of.receive_rates.push((at_s, rate.bps()));
                     }
                 }
+                WhatChanges::Policy(..) => return Err("a change of a `policy` is for the simulator".to_owned()),
             }
         }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_protocols::registry;
 use inhaul_sim::{NodeId, Pattern, Spell, UdpTraffic};
-use inhaul_transport::{EndpointConfig, FlowLimits, Protocol, Role};
+use inhaul_transport::{EndpointConfig, FlowLimits, NoPolicy, Protocol, Role};
 use serde_spanned::Spanned;
 
 use super::error::Refusal;
@@ -81,7 +81,8 @@ pub(crate) fn compile(file: &ScenarioFile, purpose: Purpose) -> Result<Plan, Ref
     let captures = captures.collect::<Result<_, Refusal>>()?;
     let record = record_interval(file, duration, flows.len())?;
     let measure = measured_time(file, &flows, end)?;
-    Ok(Plan { topology, endpoints, flows, web, udp, changes, captures, end, record, measure, sealed: file.sealed })
+    let (sealed, host_tcp) = (file.sealed, file.host_tcp);
+    Ok(Plan { topology, endpoints, flows, web, udp, changes, captures, end, record, measure, sealed, host_tcp })
 }
 
 fn unknown_link(name: &Spanned<String>) -> Refusal {
@@ -409,7 +410,12 @@ impl Compiler<'_> {
                 let link = find_link(name.get_ref()).ok_or_else(|| unknown_link(name))?;
                 changes.extend(file.rate.map(|rate| WhatChanges::LinkRate(link, rate.0)));
                 changes.extend(file.up.map(|up| WhatChanges::LinkUp(link, up)));
-                if changes.is_empty() || file.send_rate.is_some() || file.receive_rate.is_some() || file.stop {
+                if changes.is_empty()
+                    || file.send_rate.is_some()
+                    || file.receive_rate.is_some()
+                    || file.policy.is_some()
+                    || file.stop
+                {
                     return Err(wrong(
                         "a change of a link says its new `rate`, or `up = false` or `up = true`, and nothing else",
                     ));
@@ -421,9 +427,14 @@ impl Compiler<'_> {
                 };
                 changes.extend(file.send_rate.map(|rate| WhatChanges::SendRate(flow.sender, rate.0)));
                 changes.extend(file.receive_rate.map(|rate| WhatChanges::ReceiveRate(flow.receiver, rate.0)));
+                if let Some(policy) = &file.policy {
+                    let parsed = policy.get_ref().parse();
+                    let parsed = parsed.map_err(|error: NoPolicy| Refusal::at(policy.span(), error.to_string()))?;
+                    changes.push(WhatChanges::Policy(flow.receiver, parsed));
+                }
                 if file.rate.is_some() || file.up.is_some() || (changes.is_empty() && !file.stop) {
                     return Err(wrong(
-                        "a change of a flow says `send_rate`, `receive_rate` or `stop = true`, and nothing else",
+                        "a change of a flow says `send_rate`, `receive_rate`, `policy` or `stop = true`, and nothing else",
                     ));
                 }
                 if file.stop {

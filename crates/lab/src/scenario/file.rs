@@ -24,6 +24,8 @@ pub(crate) struct ScenarioFile {
     pub(crate) noise: Option<Spanned<String>>,
     #[serde(default)]
     pub(crate) sealed: bool,
+    #[serde(default)]
+    pub(crate) host_tcp: bool,
     pub(crate) topology: Spanned<TopologyFile>,
     #[serde(default)]
     pub(crate) hosts: Vec<HostFile>,
@@ -363,6 +365,7 @@ pub(crate) struct ChangeFile {
     pub(crate) flow: Option<Spanned<String>>,
     pub(crate) send_rate: Option<Rate>,
     pub(crate) receive_rate: Option<Rate>,
+    pub(crate) policy: Option<Spanned<String>>,
     #[serde(default)]
     pub(crate) stop: bool,
 }

@@ -2,7 +2,7 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_sim::{LinkId, NodeId, Pattern, Topology, UdpTraffic};
-use inhaul_transport::{FlowLimits, Protocol};
+use inhaul_transport::{FlowLimits, Policy, Protocol};
 
 /// One cell of a scenario, ready to run but for its seed.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ pub struct Plan {
     pub measure: (Time, Time),
     /// Whether datagrams of our own protocols are sealed.
     pub sealed: bool,
+    /// Whether receivers hear of what their host's own TCP takes.
+    pub host_tcp: bool,
 }
 
 /// A protocol instance on a host.
@@ -135,6 +137,8 @@ pub enum WhatChanges {
     SendRate(usize, Bitrate),
     /// The endpoint that is this index of [`Plan::endpoints`] may take in so much (C_r).
     ReceiveRate(usize, Bitrate),
+    /// The receiver that is this index of [`Plan::endpoints`] takes as much beside others' traffic.
+    Policy(usize, Policy),
 }
 
 impl UdpPlan {

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_protocols::registry::{self, Protocols};
 use inhaul_store::{Existing, Filter, Inbox, Offer, Rule};
+use inhaul_transport::Policy;
 use serde::{Deserialize, Serialize};
 
 use crate::api::report::{PathReport, SourceStatus};
@@ -44,6 +45,8 @@ pub struct NetOptions {
     /// Whether this process may have as many files and connections open as the system lets it: its own limit is raised
     /// to that. A server's allocator then keeps little of what was freed, too.
     pub raise_limits: bool,
+    /// A server: whether only transports and policies are let in that leave TCP flows beside them their share.
+    pub fair_only: bool,
 }
 
 /// Whether data goes over TCP streams to servers' control ports, where UDP does not pass.
@@ -88,6 +91,7 @@ impl Default for NetOptions {
             monitor: Monitor::Auto,
             fallback: Fallback::Auto,
             raise_limits: false,
+            fair_only: false,
         }
     }
 }
@@ -201,6 +205,8 @@ pub struct GetOptions {
     pub stream: Option<StreamOutput>,
     /// How long to retry without a byte if servers cannot be reached or are lost; zero: no retry.
     pub retry_for: Span,
+    /// A dial that changes how much is taken beside others' traffic while data comes, if there is one.
+    pub policy_dial: Option<PolicyDial>,
     /// How the network is used.
     pub net: NetOptions,
 }
@@ -225,6 +231,7 @@ impl GetOptions {
             manifest: None,
             stream: None,
             retry_for: Span::ZERO,
+            policy_dial: None,
             net: NetOptions::default(),
         }
     }
@@ -330,6 +337,24 @@ impl RateDial {
     /// The rate that was set last, if there is one.
     pub fn get(&self) -> Option<Bitrate> {
         Some(self.0.load(Ordering::Relaxed)).filter(|bps| *bps > 0).map(Bitrate::from_bps)
+    }
+}
+
+/// A [`Policy`] that can be changed while it is in force. Clones share it. A transfer takes it over within
+/// [`RateDial::LOOK`], if its protocol has policies and, for [`Policy::Fixed`], if it was given a receive rate; else it
+/// warns, and goes on as before.
+#[derive(Clone, Debug, Default)]
+pub struct PolicyDial(Arc<Mutex<Option<Policy>>>);
+
+impl PolicyDial {
+    /// Changes the policy.
+    pub fn set(&self, policy: Policy) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
+    }
+
+    /// The policy that was set since the last call, if one was.
+    pub(crate) fn take(&self) -> Option<Policy> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -446,6 +471,10 @@ pub struct SourceProgress {
     pub loss_ratio: f64,
     /// Smoothed round-trip time, in milliseconds; `None` while it has not been measured.
     pub rtt_ms: Option<f64>,
+    /// What holds its rate: `starting`, `nothing`, `receiver`, `path`, `others`, `sender` or `policy`. `None` if the
+    /// transport does not say.
+    #[serde(default)]
+    pub held_by: Option<String>,
     /// Whether it still takes part: `running`, `waiting`, or how its part ended.
     pub status: SourceStatus,
     /// How its data comes.

@@ -141,6 +141,9 @@ pub struct SourceReport {
     /// other server.
     #[serde(default)]
     pub uncompared_bytes: u64,
+    /// What held its rate for most of the time: see [`SourceProgress::held_by`](crate::SourceProgress::held_by).
+    #[serde(default)]
+    pub held_by: Option<String>,
     /// How its part ended.
     pub status: SourceStatus,
     /// How its data came at the end.

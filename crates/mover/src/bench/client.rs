@@ -201,7 +201,7 @@ impl BenchClient {
     ) -> Result<(), MoveError> {
         threads::become_data_thread(&options.net)?;
         if self.role == Role::Receiver {
-            engine.watch_thread(options.net.monitor, false);
+            engine.watch_thread(&options.net, false);
         }
         if self.role == Role::Sender {
             self.begin_sending(options, engine, sessions)?;

@@ -133,7 +133,7 @@ impl BenchServer {
         let path = sockets::path_from(&self.net, stream.local().ip());
         let connection = engine.new_connection()?;
         if role == SessionRole::BenchPush {
-            engine.watch_thread(self.net.monitor, false);
+            engine.watch_thread(&self.net, false);
             let endpoint = self.endpoints.of(engine, Role::Receiver, transport)?;
             // Each flow has its own object.
             let object = ObjectId(flow.0);

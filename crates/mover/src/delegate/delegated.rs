@@ -149,6 +149,7 @@ impl Delegations {
             manifest: None,
             // A client that brings data itself comes again by itself.
             retry_for: Span::from_secs(order.retry_seconds.min(RETRY_MAX_SECONDS)),
+            policy_dial: None,
             net: NetOptions {
                 // Whoever opens the streams says whether there are any.
                 fallback: match order.origin {

@@ -1,11 +1,23 @@
 //! Checks of what a receiver can foresee of this host, and of what more privilege would give.
 
-use inhaul_udp::watch::{Availability, Source, survey};
+use std::io;
+
+use inhaul_udp::watch::{Availability, Source, survey, tcp_sockets_seen};
 
 use super::finding::Finding;
 
 pub(super) fn look(note: &mut dyn FnMut(Finding)) {
-    survey().into_iter().map(finding).for_each(note);
+    survey().into_iter().map(finding).for_each(&mut *note);
+    note(host_tcp(tcp_sockets_seen()));
+}
+
+/// Whether a receiver sees what this host fetches over TCP, to share with them.
+fn host_tcp(seen: io::Result<usize>) -> Finding {
+    match seen {
+        Ok(count) => Finding::ok("host-tcp", format!("{count} TCP connections of this host to others are seen")),
+        Err(error) => Finding::unknown("host-tcp", format!("this host's TCP connections are not seen: {error}"))
+            .fix(vec!["allow sockets of NETLINK_SOCK_DIAG in the filter of system calls".to_owned()]),
+    }
 }
 
 /// A source that says nothing holds nothing up, so it is unknown what it would have seen.
@@ -28,6 +40,13 @@ fn finding(seen: Availability) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::finding::Verdict;
+
+    #[test]
+    fn a_host_whose_tcp_is_not_seen_is_told_what_refuses() {
+        assert_eq!(host_tcp(Ok(3)).verdict, Verdict::Ok);
+        let refused = host_tcp(Err(io::Error::from(io::ErrorKind::PermissionDenied)));
+        assert_eq!((refused.check, refused.verdict, refused.fix.len()), ("host-tcp", Verdict::Unknown, 1));
+    }
 
     #[test]
     fn what_is_missing_is_unknown_and_says_what_would_help() {

@@ -26,15 +26,15 @@ use inhaul_transport::{
     Command, CommandError, ConnectionId, Endpoint, Event, FlowId, FlowStats, PathSpec, Role, RxMessage, TxBatch, drain,
 };
 use inhaul_udp::seal::Seals;
-use inhaul_udp::watch::{Forecast, Meter};
+use inhaul_udp::watch::Meter;
 use inhaul_udp::{BodySource, DatagramSocket, SendError, Waker};
 
 use self::flow::Flow;
 use self::host_watch::HostWatch;
-use self::outside::{Kernel, Outside, Watchable};
+use self::outside::{Kernel, Outside, TellNews, Watchable};
 use self::pulse::Pulse;
 use crate::api::error::MoveError;
-use crate::api::options::Monitor;
+use crate::api::options::{Monitor, NetOptions};
 use crate::engine::demux::{self, Gathered};
 use crate::engine::ids::{EndpointId, PortId};
 use crate::engine::listener::Listener;
@@ -180,7 +180,7 @@ struct Watched {
     /// What is told to it.
     meter: Arc<Meter>,
     /// What it foresees, if that has changed.
-    news: Box<dyn FnMut() -> Option<Forecast>>,
+    news: TellNews,
     /// Whether bodies are written to a disk.
     writes: bool,
 }
@@ -229,14 +229,17 @@ impl<O: Outside> Engine<O> {
 
     /// Has the host of the calling thread, which is to run the engine, watched: endpoints that receive are told of
     /// pauses before they come, and of what the host can take in. `writes`: what comes in goes to a disk.
-    pub(crate) fn watch_thread(&mut self, monitor: Monitor, writes: bool) {
+    pub(crate) fn watch_thread(&mut self, net: &NetOptions, writes: bool) {
+        let monitor = net.monitor;
         if monitor == Monitor::Off || self.watch.is_some() {
             return;
         }
         self.host.pass_on(monitor);
         let meter = Arc::new(Meter::default());
         let thorough = monitor == Monitor::Log;
-        let news = self.outside.watch_thread(Watchable { meter: Arc::clone(&meter), writes, thorough });
+        // No other protocol's receivers make anything of it.
+        let tcp = net.transport == "gtp";
+        let news = self.outside.watch_thread(Watchable { meter: Arc::clone(&meter), writes, thorough, tcp });
         self.watch = news.map(|news| Watched { meter, news, writes });
     }
 
@@ -365,7 +368,11 @@ impl<O: Outside> Engine<O> {
         if let Some(watch) = &self.watch {
             watch.meter.note_drops(drops);
         }
-        if let Some(forecast) = self.watch.as_mut().and_then(|watch| (watch.news)()) {
+        let (forecast, tcp) = self.watch.as_mut().map(|watch| (watch.news)()).unwrap_or_default();
+        if let Some(flows) = tcp {
+            self.host.hear_of_tcp(flows);
+        }
+        if let Some(forecast) = forecast {
             let room = self.ports.values().map(|port| port.socket.receive_buffer_bytes() as u64).sum();
             self.host.foresee(forecast, room);
             if self.host.wants_short_turns() {

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_protocols::registry::Protocols;
-use inhaul_transport::{Endpoint, EndpointConfig, FlowId, FlowLimits, JoinFlow, ObjectId, Parameters, Protocol, Role};
+use inhaul_transport::{
+    Endpoint, EndpointConfig, FlowId, FlowLimits, JoinFlow, ObjectId, Parameters, Policy, Protocol, Role,
+};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
@@ -72,6 +74,13 @@ impl Transport {
 pub(crate) fn known_to(entry: &Protocol, parameters: &[(String, String)]) -> Vec<(String, String)> {
     let known = |name: &str| entry.parameters.iter().any(|parameter| parameter.name == name);
     parameters.iter().filter(|(name, _)| known(name)).cloned().collect()
+}
+
+/// Whether the transport that was chosen has policies that may change while data comes.
+pub(crate) fn has_policies(options: &NetOptions) -> bool {
+    let has = |entry: &Protocol| entry.parameters.iter().any(|parameter| parameter.name == Policy::PARAMETER);
+    let is_told = options.parameters.iter().any(|(name, value)| name == "control" && value == "paper");
+    options.protocols.find(&options.transport).is_some_and(has) && !is_told
 }
 
 /// Whether a server may be told these parameters: some transport has each, and takes its value.

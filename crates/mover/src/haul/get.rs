@@ -277,6 +277,9 @@ fn run_haul(
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
+    haul.policy_dial.clone_from(&options.policy_dial);
+    haul.may_hold = options.receive_rate.is_some();
+    haul.has_policies = net::has_policies(&options.net);
     callers.into_iter().for_each(|callers| haul.paths.expect_callers(callers));
     let result = haul
         .stream_to(options.stream.clone())
@@ -360,7 +363,7 @@ fn join_all(
     joinings: Vec<(Joining, PortId)>,
 ) -> Result<(), MoveError> {
     threads::become_data_thread(&options.net)?;
-    engine.watch_thread(options.net.monitor, true);
+    engine.watch_thread(&options.net, true);
     haul.expect_early(joinings.iter().map(|(joining, _)| joining));
     haul.fetch_all(engine);
     for (joining, port) in joinings {
@@ -385,6 +388,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 duplicate_bytes: mirror.stats.duplicate_bytes,
                 duplicate_packets: mirror.stats.duplicate_packets,
                 plaintext: mirror.plaintext,
+                held_by: mirror.held_mostly().map(|held| held.name().to_owned()),
                 // Its receiver has gone, so it is not needed any more.
                 status: match mirror.status {
                     SourceStatus::Waiting => SourceStatus::Lost,

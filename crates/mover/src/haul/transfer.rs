@@ -24,7 +24,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place};
+use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Policy};
 
 pub(crate) use self::away::Reopening;
 use self::landings::{DiskPace, Landings};
@@ -34,7 +34,7 @@ use self::pace::Pace;
 
 use self::stream::Streamer;
 use crate::api::error::MoveError;
-use crate::api::options::{NetOptions, Stop, Update};
+use crate::api::options::{NetOptions, PolicyDial, Stop, Update};
 use crate::api::report::SourceStatus;
 use crate::api::source::Server;
 use crate::engine::net;
@@ -65,6 +65,11 @@ fn total(objects: &[Object], bytes: impl Fn(&Object) -> u64) -> u64 {
 /// The transfer.
 pub(crate) struct Haul {
     endpoint: EndpointId,
+    /// Changes of the policy while data comes, if there may be any.
+    pub(crate) policy_dial: Option<PolicyDial>,
+    /// Whether the transport has policies, and whether one may hold a rate.
+    pub(crate) has_policies: bool,
+    pub(crate) may_hold: bool,
     pub(crate) objects: Vec<Object>,
     pub(crate) mirrors: BTreeMap<FlowId, Mirror>,
     pub(crate) warnings: Vec<String>,
@@ -132,6 +137,9 @@ impl Haul {
         let now = engine.now();
         let mut haul = Self {
             endpoint,
+            policy_dial: None,
+            has_policies: false,
+            may_hold: false,
             objects,
             mirrors: BTreeMap::new(),
             warnings: Vec::new(),
@@ -154,6 +162,17 @@ impl Haul {
         };
         haul.begin_reopening(engine);
         Ok(haul)
+    }
+
+    /// Takes over the policy that the user has changed to.
+    fn take_policy(&mut self, engine: &mut Engine) {
+        let Some(policy) = self.policy_dial.as_ref().and_then(PolicyDial::take) else { return };
+        let why_not = match policy {
+            _ if !self.has_policies => "this transport has no policies",
+            Policy::Fixed if !self.may_hold => "no receive rate was given that it could hold",
+            _ => return engine.command(self.endpoint, Command::SetPolicy(policy)),
+        };
+        let _ = self.updates.send(Update::Warning(format!("the policy is not changed to '{policy}': {why_not}")));
     }
 
     /// Has the endpoint fetch all objects.
@@ -525,6 +544,7 @@ impl Application for Haul {
         while let Some(finding) = self.verifier.next_finding() {
             self.on_finding(engine, finding)?;
         }
+        self.take_policy(engine);
         self.take_tried(engine)?;
         self.tend_paths(engine)?;
         self.check_stream()?;

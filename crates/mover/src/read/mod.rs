@@ -107,7 +107,7 @@ impl Reader {
                 Ok(begun) => begun,
                 Err(error) => return drop(started.send(Err(error))),
             };
-            engine.watch_thread(own.net.monitor, false);
+            engine.watch_thread(&own.net, false);
             let _ = started.send(Ok(engine.waker()));
             // A panic must not leave anybody waiting. What is left of the two is only used to say that.
             let ended = catch_unwind(AssertUnwindSafe(|| engine.run(&mut reading)));

@@ -37,9 +37,9 @@ pub const PROTOCOL: Protocol = Protocol {
         },
         Parameter {
             name: "policy",
-            unit: "fair | high | low",
+            unit: "fair | low | high | fixed",
             default: "fair",
-            summary: "beside others' traffic a data set takes what one TCP flow would (fair), what two would (high), or next to nothing (low); for 'default' control",
+            summary: "beside others' traffic a data set takes what one TCP flow would (fair), next to nothing (low), what two would (high), or the receive rate that is given, whatever others do (fixed); for 'default' control",
         },
     ],
     colour: "#1b6ca8",
@@ -59,7 +59,7 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
                 };
             }
             "policy" => {
-                policy = Policy::named(value).ok_or_else(|| bad_value("policy", value, "fair, high or low"))?;
+                policy = value.parse().map_err(|_| bad_value("policy", value, "fair, low, high or fixed"))?;
             }
             _ => {
                 let known = "control, policy".into();
@@ -76,6 +76,16 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
             "paper",
             "it takes the receiver's capacity as known, so a receive rate must be given too",
         ));
+    }
+    if policy == Policy::Fixed {
+        if control == Control::Paper {
+            return Err(bad_value("policy", "fixed", "it is for 'default' control: leave one of the two out"));
+        }
+        if config.host_rate.is_none() {
+            let expected = "it holds a rate that is told, so a receive rate must be given too (--receive-rate 850M)";
+            return Err(bad_value("policy", "fixed", expected));
+        }
+        control = Control::Fixed;
     }
     Ok(Box::new(GtpReceiver::new(receiver::Gtp::new(config, control, policy))))
 }
@@ -96,7 +106,14 @@ mod tests {
         assert!(error.contains("receive rate must be given"), "{error}");
         config.parameters = vec![("policy".into(), "rude".into())];
         let error = build(&config).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error.contains("fair, high or low"), "{error}");
+        assert!(error.contains("fair, low, high or fixed"), "{error}");
+        config.parameters = vec![("policy".into(), "fixed".into())];
+        let error = build(&config).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("--receive-rate 850M"), "{error}");
+        config.host_rate = Some(inhaul_base::Bitrate::from_mbps(850));
+        assert!(build(&config).is_ok());
+        config.parameters.push(("control".into(), "paper".into()));
+        assert!(build(&config).is_err());
         config.parameters = vec![("speed".into(), "fast".into())];
         assert!(matches!(build(&config).err(), Some(SetupError::UnknownParameter { .. })));
     }

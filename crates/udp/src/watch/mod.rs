@@ -15,6 +15,8 @@
 //! | [`Source::Competitors`] | how many threads want the processor, and how heavy they are | `/proc/loadavg`, `/proc/PID/stat` |
 //! | [`Source::Disk`] | when the page cache will hold writers up, and the rate of the disk | `/proc/vmstat` |
 //!
+//! Beside that it sees what the host's own TCP takes ([`Watch::tcp`]): a receiver shares its link with that.
+//!
 //! What it may cost is bounded: a watcher takes at most 2 % of a processor at its looks, at ordinary priority, and a
 //! user's programs have few watchers on a host, however many of them receive.
 //!
@@ -28,6 +30,7 @@ mod cgroup;
 mod competitors;
 mod disk;
 mod gaps;
+mod host_tcp;
 mod load;
 mod meter;
 mod place;
@@ -35,12 +38,14 @@ mod published;
 mod quota;
 mod rundelay;
 mod score;
+mod sock_diag;
 mod sources;
 mod watcher;
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::Pause;
 
+pub use host_tcp::tcp_sockets_seen;
 pub use meter::Meter;
 pub use score::Score;
 pub use sources::{Availability, survey};

@@ -2,19 +2,20 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use inhaul_base::{Span, Time};
-use inhaul_transport::Pause;
+use inhaul_transport::{Pause, TcpFlows};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::cgroup::{self, Book, Group};
 use super::competitors::{self, Competition};
 use super::disk::{Disk, PageCache, Seen};
 use super::gaps::{Gaps, Switches};
+use super::host_tcp::HostTcp;
 use super::load::{Load, Window};
 use super::place::Place;
 use super::published::Published;
@@ -67,6 +68,8 @@ pub struct Subject {
     pub writes: bool,
     /// Whether all sources are looked at, to see what each is worth, and not only those that something may follow from.
     pub thorough: bool,
+    /// Whether it is of interest what the host's own TCP takes.
+    pub tcp: bool,
 }
 
 /// A watcher of the thread that has made it. It ends when this is dropped.
@@ -80,6 +83,9 @@ pub struct Watch {
 #[derive(Debug, Default)]
 struct Shared {
     published: Published,
+    /// What TCP takes, if that has not been fetched.
+    tcp: Mutex<Option<TcpFlows>>,
+    has_tcp: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -109,6 +115,16 @@ impl Watch {
     /// The forecast, if it has changed since the last call. Costs the load of a word where it has not.
     pub fn news(&mut self) -> Option<Forecast> {
         self.shared.published.news(&mut self.seen)
+    }
+
+    /// What the TCP of this host takes, if that was measured since the last call. Waits for nobody.
+    pub fn tcp(&mut self) -> Option<TcpFlows> {
+        if !self.shared.has_tcp.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut tcp = self.shared.tcp.try_lock().ok()?;
+        self.shared.has_tcp.store(false, Ordering::Relaxed);
+        tcp.take()
     }
 }
 
@@ -189,6 +205,7 @@ struct Watcher {
     competition: Option<Competition>,
     counted: Time,
     disk: Disk,
+    tcp: HostTcp,
     /// All that the thread has told of, how long it had waited by then, and how often its quota was used up.
     stalls: (Span, Span, u64),
     /// When the disk was last looked at, and what it foresaw.
@@ -232,6 +249,7 @@ impl Watcher {
             competition: None,
             counted: Time::ZERO,
             disk: Disk::new(rustix::param::page_size() as u64),
+            tcp: HostTcp::default(),
             stalls: (Span::ZERO, Span::ZERO, 0),
             disk_seen: Time::ZERO,
             disk_ahead: None,
@@ -274,6 +292,12 @@ impl Watcher {
         }
         self.received = received;
         self.looks += 1;
+        if self.subject.tcp
+            && let Some(flows) = self.tcp.look(now)
+        {
+            *shared.tcp.lock().unwrap_or_else(PoisonError::into_inner) = Some(flows);
+            shared.has_tcp.store(true, Ordering::Relaxed);
+        }
         let times = self.times.as_ref().and_then(RunFile::read).unwrap_or_default();
         let accounts = self.accounts();
         self.take_window(now, received, times, &accounts);
@@ -575,7 +599,7 @@ mod tests {
     #[test]
     fn a_watch_ends_when_it_is_dropped_and_says_nothing_where_nothing_comes_in() {
         let clock = Clock::start();
-        let subject = Subject { clock, meter: Arc::new(Meter::default()), writes: true, thorough: true };
+        let subject = Subject { clock, meter: Arc::new(Meter::default()), writes: true, thorough: true, tcp: true };
         let watch = Watch::start(subject).unwrap();
         // Other tests' watchers may have all places.
         assert!(watch.is_none_or(|mut watch| watch.news().is_none()));

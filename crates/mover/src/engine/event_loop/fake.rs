@@ -16,7 +16,7 @@ use inhaul_udp::watch::Forecast;
 use inhaul_udp::{Arrival, DatagramSocket, Event, Interest, MESSAGES_MAX, Outgoing, Poller, Waker, checksum};
 use rustix::io::Errno;
 
-use super::outside::{Outside, Source, Watchable, Wire};
+use super::outside::{Outside, Source, TellNews, Watchable, Wire};
 use crate::session::control_stream::ControlStream;
 
 /// What a wait takes at least.
@@ -349,9 +349,9 @@ impl Outside for Fake {
         self.wakers.borrow().waker(token)
     }
 
-    fn watch_thread(&self, _subject: Watchable) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
+    fn watch_thread(&self, _subject: Watchable) -> Option<TellNews> {
         let world = Rc::clone(&self.world);
-        Some(Box::new(move || world.borrow_mut().forecast.take()))
+        Some(Box::new(move || (world.borrow_mut().forecast.take(), None)))
     }
 
     fn rest_until(&mut self, deadline: Time) {

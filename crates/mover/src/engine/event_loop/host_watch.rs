@@ -2,7 +2,7 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::feedback;
-use inhaul_transport::{HostSample, Pause};
+use inhaul_transport::{HostSample, Pause, TcpFlows};
 use inhaul_udp::watch::Forecast;
 
 use crate::api::options::Monitor;
@@ -44,6 +44,8 @@ pub(super) struct HostWatch {
     /// Bytes that the socket buffers have room for.
     room: u64,
     turns_are_short: bool,
+    /// What the host's own TCP takes, if that has not been told.
+    tcp: Option<TcpFlows>,
 }
 
 /// How fast packets come in.
@@ -104,6 +106,13 @@ impl HostWatch {
         self.forecast = Forecast { pause: forecast.pause.filter(pays), ..forecast };
     }
 
+    /// The host's own TCP takes so much now.
+    pub(super) fn hear_of_tcp(&mut self, flows: TcpFlows) {
+        if self.monitor != Monitor::Log {
+            self.tcp = Some(flows);
+        }
+    }
+
     /// How long packets may gather before they are read: each time that the thread is woken costs as much as some
     /// packets do, and where its processor time is scarce that decides how many it takes in. `None`: they are read as
     /// they come.
@@ -124,7 +133,7 @@ impl HostWatch {
     /// Whether endpoints are to be told.
     pub(super) fn is_due(&self, now: Time) -> bool {
         let gap = if self.lateness >= LATE { HURRIED_GAP } else { SAMPLE_GAP };
-        now.since(self.told) >= gap || differs(self.passed_on, self.forecast)
+        now.since(self.told) >= gap || self.tcp.is_some() || differs(self.passed_on, self.forecast)
     }
 
     /// The sample since the last, with all messages that the kernel has dropped so far.
@@ -136,6 +145,7 @@ impl HostWatch {
             socket_drops: drops.saturating_sub(self.drops),
             pause: pause.filter(|pause| pause.start + pause.length > now),
             intake,
+            tcp: self.tcp.take(),
         };
         (self.told, self.lateness, self.drops, self.passed_on) = (now, Span::ZERO, drops, self.forecast);
         sample
@@ -241,6 +251,19 @@ mod tests {
         assert!(fills > Span::from_micros(400) && fills < Span::from_micros(430), "{fills}");
         assert_eq!(lot(true, 8 << 20), Some(LOT_SPAN_MAX));
         assert_eq!(lot(true, 4_096), None, "to sleep would cost more");
+    }
+
+    #[test]
+    fn what_tcp_takes_is_told_at_once_and_once() {
+        let mut watch = busy(Monitor::Auto);
+        let flows = TcpFlows::of(vec![Bitrate::from_mbps(7)]);
+        watch.hear_of_tcp(flows);
+        assert!(watch.is_due(at(1_001)));
+        assert_eq!(watch.take(at(1_001), 0).tcp, Some(flows));
+        assert!(!watch.is_due(at(1_002)) && watch.take(at(1_002), 0).tcp.is_none());
+        let mut watch = busy(Monitor::Log);
+        watch.hear_of_tcp(flows);
+        assert_eq!(watch.take(at(1_001), 0).tcp, None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inhaul_base::Time;
+use inhaul_transport::TcpFlows;
 use inhaul_udp::watch::{Forecast, Meter, Subject, Watch};
 use inhaul_udp::{Clock, DatagramSocket, Event, Interest, Poller, Waker, thread};
 
@@ -44,7 +45,7 @@ pub(crate) trait Outside {
 
     /// Begins to watch the calling thread. Returns what tells when something else is foreseen, if that can be done; the
     /// watch ends when it is dropped.
-    fn watch_thread(&self, subject: Watchable) -> Option<Box<dyn FnMut() -> Option<Forecast>>>;
+    fn watch_thread(&self, subject: Watchable) -> Option<TellNews>;
 
     /// Waits until `deadline`, whatever comes meanwhile.
     fn rest_until(&mut self, deadline: Time);
@@ -54,6 +55,9 @@ pub(crate) trait Outside {
     fn shorten_turns(&mut self);
 }
 
+/// What tells of something else that is foreseen, and of what the host's own TCP takes, since it was asked last.
+pub(crate) type TellNews = Box<dyn FnMut() -> (Option<Forecast>, Option<TcpFlows>)>;
+
 /// What a watcher is told of the thread that it watches.
 pub(crate) struct Watchable {
     /// What the thread tells.
@@ -62,6 +66,8 @@ pub(crate) struct Watchable {
     pub(super) writes: bool,
     /// Whether all sources are looked at.
     pub(super) thorough: bool,
+    /// Whether what the host's own TCP takes is of interest.
+    pub(super) tcp: bool,
 }
 
 /// What can be waited for.
@@ -130,11 +136,11 @@ impl Outside for Kernel {
         self.poller.waker(token)
     }
 
-    fn watch_thread(&self, subject: Watchable) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
-        let Watchable { meter, writes, thorough } = subject;
+    fn watch_thread(&self, subject: Watchable) -> Option<TellNews> {
+        let Watchable { meter, writes, thorough, tcp } = subject;
         // Without it a transfer is as good as it was before there were watchers.
-        let mut watch = Watch::start(Subject { clock: self.clock, meter, writes, thorough }).ok()??;
-        Some(Box::new(move || watch.news()))
+        let mut watch = Watch::start(Subject { clock: self.clock, meter, writes, thorough, tcp }).ok()??;
+        Some(Box::new(move || (watch.news(), watch.tcp())))
     }
 
     fn rest_until(&mut self, deadline: Time) {

@@ -1,7 +1,7 @@
 //! One mirror of one object, and its statistics over all of its flows.
 
 use inhaul_base::Time;
-use inhaul_transport::{FlowStats, JoinFlow};
+use inhaul_transport::{FlowStats, HeldBy, JoinFlow};
 
 use crate::api::report::{SourceStatus, loss_ratio};
 use crate::api::source::Server;
@@ -33,6 +33,8 @@ pub(crate) struct Mirror {
     pub(super) deferred: Option<JoinFlow>,
     /// Whether the session is over.
     pub(super) disconnected: bool,
+    /// What has held its rate, and how often it was seen.
+    held: Vec<(HeldBy, u32)>,
     /// Both ends have agreed to leave its datagrams in the clear.
     pub(crate) plaintext: bool,
 }
@@ -56,6 +58,7 @@ impl Mirror {
             different_groups: 0,
             deferred: None,
             disconnected: false,
+            held: Vec::new(),
             plaintext,
         }
     }
@@ -66,6 +69,7 @@ impl Mirror {
         self.wrong_groups = old.wrong_groups;
         self.different_groups += old.different_groups;
         self.has_opened = old.has_opened;
+        self.held.clone_from(&old.held);
         self.placed_bytes += old.placed_bytes;
         self.active_before += old.active_before;
         if let (Some(opened), Some(ended)) = (old.opened, old.ended) {
@@ -96,6 +100,23 @@ impl Mirror {
             duplicate_packets: before.duplicate_packets + flow.duplicate_packets,
             ..flow
         };
+    }
+
+    /// Notes what holds its rate now.
+    pub(super) fn note_held(&mut self) {
+        // When all has come nothing holds it any more; of what comes at once that is all that is seen.
+        let counts = self.is_active() || self.held.is_empty();
+        let Some(held) = self.stats.held_by.filter(|_| counts) else { return };
+        match self.held.iter_mut().find(|(known, _)| *known == held) {
+            Some((_, times)) => *times += 1,
+            None => self.held.push((held, 1)),
+        }
+    }
+
+    /// What has held its rate for most of the time; the start counts only if there was nothing else.
+    pub(crate) fn held_mostly(&self) -> Option<HeldBy> {
+        let most = self.held.iter().max_by_key(|(held, times)| (*held != HeldBy::Starting, *times));
+        most.map(|(held, _)| *held)
     }
 
     /// Data packets lost over data packets sent.

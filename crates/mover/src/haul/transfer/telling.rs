@@ -13,6 +13,7 @@ impl Haul {
     pub(super) fn tick(&mut self, engine: &Engine, now: Time) {
         self.next_tick = now + TICK;
         self.measure(engine);
+        self.mirrors.values_mut().for_each(Mirror::note_held);
         let came = total(&self.objects, |object| object.placed_bytes);
         let held = total(&self.objects, |object| object.held_bytes);
         let received = came.saturating_add(held).saturating_add(total(&self.objects, |object| object.hole_bytes));
@@ -28,6 +29,7 @@ impl Haul {
             target_bps: mirror.stats.target_rate.as_f64(),
             loss_ratio: mirror.loss_ratio(),
             rtt_ms: known_ms(mirror.stats.rtt),
+            held_by: mirror.stats.held_by.map(|held| held.name().to_owned()),
             status: mirror.status,
             path: self.paths.report(*flow, now),
         };

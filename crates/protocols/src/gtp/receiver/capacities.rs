@@ -4,15 +4,16 @@
 use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::FlowId;
+use inhaul_transport::{FlowId, ObjectId};
 
 use super::ambient::LOSS_THRESHOLD;
 use super::company::{Company, Seen};
 use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
+use super::host_tcp::HostTcp;
 use super::judgement::{Judgement, Look, fresh_loss, queue_threshold};
-use super::policy::Policy;
+use super::policy::{Policy, Weight};
 use super::probe::{Probes, Trial};
-use crate::gtp::bound::Bound;
+use crate::gtp::bound::{Bound, DRAIN_MAX};
 use crate::gtp::monitor::{Dispersion, Interval, Loss, TRAIN_SPAN_MIN};
 use crate::gtp::wire::RATE_MAX;
 
@@ -58,7 +59,7 @@ const TRAIN_LOSS_MAX: f64 = 0.5;
 /// A burst of which nothing can be told is taken to fit into so many RTT.
 const LOST_TRAIN_RTTS: u64 = 4;
 /// A burst that comes faster than the bound by more than this refutes it.
-const EVIDENCE: f64 = 1.05;
+pub(super) const EVIDENCE: f64 = 1.05;
 /// Others that were slowed by more than this were not slowed by the burst.
 const SLOWED_MAX: f64 = 4.0;
 /// A path that is at least this part of the receiver's capacity is not what bounds its flow.
@@ -83,6 +84,8 @@ pub(super) struct Capacities {
     policy: Policy,
     /// Who else is at the receiver's link.
     pub(super) company: Company,
+    /// What the host's own TCP takes of it.
+    pub(super) host_tcp: HostTcp,
     /// When the last interval ended, and what all flows had received by then.
     ended: (Time, u64),
     /// What all flows together had received by when.
@@ -163,6 +166,14 @@ impl Capacities {
 
     pub(super) fn policy(&self) -> Policy {
         self.policy
+    }
+
+    /// Another policy from now on.
+    pub(super) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        if policy == Policy::Low {
+            self.company.yield_all();
+        }
     }
 
     // --- Bursts -----------------------------------------------------------------------------------------------------
@@ -319,11 +330,15 @@ impl Capacities {
         let sent = whole(&seen, flows, Judgement::sent);
         let testing = self.access.is_testing() || running(flows).any(|flow| flow.path.is_testing());
         let came_through = self.arrived_since(active, wire_bytes, flows);
+        // The host's own TCP is no stranger: what it takes comes through, too.
+        let tcp = self.host_tcp.takes(now);
+        let together = self.host_tcp.together(now);
+        let all = came_through.saturating_add(tcp);
         let met = Seen {
             now,
-            sent: came_through.mul_f64(1.0 / (1.0 - lost_part(&seen))),
-            came: came_through,
-            together: came_through,
+            sent: came_through.mul_f64(1.0 / (1.0 - lost_part(&seen))).saturating_add(tcp),
+            came: all,
+            together: all,
             queue: if free { Span::ZERO } else { common },
             threshold,
             // Of many flows there is always one that loses by chance.
@@ -345,15 +360,39 @@ impl Capacities {
             // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
             let capacity = if lossy { sent.mul_f64(1.0 - place.drain(common).min(1.0)) } else { came };
-            self.access.refute(capacity, place.drain(common), self.company.drain_most());
+            // TCP fills what we drain of the queue.
+            let drain_most = together.map_or(self.company.drain_most(), |all| {
+                DRAIN_MAX * (1.0 - 2.0 * tcp.as_f64() / all.as_f64().max(1.0)).max(0.0)
+            });
+            self.access.refute(together.unwrap_or(capacity), place.drain(common), drain_most);
+            self.host_tcp.on_congestion(now, came_through, granted(flows));
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
-            let granted = sum(running(flows).map(Flow::granted));
-            let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
+            let granted = granted(flows);
+            let limit = self.access.limit().map(|limit| {
+                let ours = data_sets(self.policy, flows);
+                self.host_tcp.left(now, limit, self.access.is_settled(), &ours)
+            });
+            let binds = limit.is_some_and(|limit| granted >= limit.mul_f64(BINDS));
             let binds = binds && place.may_test(&self.access);
+            // What TCP leaves of its room shows nothing, so what is known is not tested meanwhile.
+            let room = self.access.is_settled() && self.host_tcp.has_room(now);
+            if room {
+                self.access.break_off();
+            }
+            let binds = binds && !room;
             if binds && free && sent >= granted.mul_f64(ACHIEVED_FREE) {
                 self.access.pass_freely();
             } else if binds && sent >= granted.mul_f64(ACHIEVED) {
-                self.access.pass(sent, self.careful);
+                self.access.pass(sent.saturating_add(tcp), self.careful);
+            }
+        }
+        if let (Some(together), Some(cap)) = (together, self.access.cap())
+            && together > cap.mul_f64(EVIDENCE)
+        {
+            if self.access.is_settled() {
+                self.access.refute(together, 0.0, 0.0);
+            } else {
+                self.access.guess(together);
             }
         }
         place.shared = shared;
@@ -423,7 +462,8 @@ impl Capacities {
         let probed = |flow: &&Flow| flow.ambient.is_forgiven() && !flow.rivalry.is_on() && !flow.overshoots_freely();
         let common = |flow: &&Flow| flow.ambient.loses(self.trial.usual() * COMMON_LOSS);
         let losing_rate = sum(running(flows).filter(common).map(|flow| flow.told_rate));
-        let is_common = losing_rate >= sum(running(flows).map(|flow| flow.told_rate)).mul_f64(SHARED_PART);
+        let is_common = running(flows).count() == 1
+            || losing_rate >= sum(running(flows).map(|flow| flow.told_rate)).mul_f64(SHARED_PART);
         self.tries = is_common && !self.company.is_competing() && self.trial.is_worthwhile(self.packets);
         let open = self.tries && !self.trial.is_decided();
         let forgiven = running(flows).any(|flow| probed(&flow)) || self.tries;
@@ -487,6 +527,21 @@ impl Capacities {
     }
 }
 
+/// What all flows were granted.
+fn granted(flows: &Flows) -> Bitrate {
+    sum(running(flows).map(Flow::granted))
+}
+
+/// Our data sets: each one's worth in TCP flows, and what its flows can bring.
+pub(super) fn data_sets(policy: Policy, flows: &Flows) -> Vec<(f64, Bitrate)> {
+    let running = flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running());
+    let mut sets: Vec<(ObjectId, Bitrate)> =
+        running.map(|flow| (flow.core.join.object, flow.rivalry_rate().unwrap_or(flow.estimate))).collect();
+    sets.sort_unstable();
+    let sets = sets.chunk_by(|(a, _), (b, _)| a == b);
+    sets.map(|set| (policy.weight(), sum(set.iter().map(|(_, rate)| *rate)))).collect()
+}
+
 /// What was judged of a flow; they stand in the order of their numbers.
 pub(super) fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgement> {
     seen.binary_search_by_key(id, |(id, _)| *id).ok().and_then(|at| seen.get(at)).map(|(_, judged)| judged)
@@ -543,7 +598,7 @@ fn ambient_part(flows: &Flows) -> f64 {
 }
 
 /// Sees whether the sender gives what it may. True if it does.
-fn judge_use(flow: &mut Flow, interval: Interval, congested: bool, alone: bool) -> bool {
+pub(super) fn judge_use(flow: &mut Flow, interval: Interval, congested: bool, alone: bool) -> bool {
     // Where requests bound the flow its rate must only be out of the way, whatever late wake-ups make of it.
     let achieved = if flow.window_bound { ACHIEVED_FREE } else { ACHIEVED };
     if interval.total() >= flow.controller.target().mul_f64(achieved) {

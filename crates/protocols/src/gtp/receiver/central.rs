@@ -3,12 +3,15 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::max_min;
-use inhaul_transport::{FlowId, Pause};
+use inhaul_transport::{CommandError, FlowId, HeldBy, Pause, TcpFlows};
 
 use super::ambient::AmbientLoss;
-use super::capacities::{Capacities, INTERVAL_MIN, Times};
+use super::capacities::{Capacities, EVIDENCE, INTERVAL_MIN, Times, data_sets};
+use super::company::Company;
+use super::fixed;
 use super::flow::{BINDS, Flow, Flows, Phase};
-use super::policy::Policy;
+use super::held_by;
+use super::policy::{Policy, Weight};
 use super::probe::PROBE;
 use crate::gtp::bound::Bound;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
@@ -33,6 +36,8 @@ pub(in crate::gtp) enum Control {
     Discover,
     /// gtp-2004 to the letter: capacities are given.
     Paper,
+    /// The rate of the receiver is given, and held (PROTOCOL.md 7.8).
+    Fixed,
 }
 
 /// The central control of a receiver.
@@ -103,6 +108,11 @@ impl Central {
         self.given.into_iter().chain(self.host).chain(self.capacities.access.limit()).min()
     }
 
+    /// What holds the flows that share this capacity.
+    fn holder(&self, capacity: Option<Bitrate>) -> HeldBy {
+        if capacity.is_some() && capacity == self.given { HeldBy::Policy } else { HeldBy::Receiver }
+    }
+
     /// When the central interval ends.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
@@ -130,6 +140,7 @@ impl Central {
             flow.monitor.watch_bursts();
             return Some(flow.tell_rate(RATE_MAX, true));
         }
+        flow.hold_rate(now, self.control == Control::Fixed);
         if self.control == Control::Paper {
             flow.ambient = AmbientLoss::by_the_paper();
         }
@@ -167,6 +178,7 @@ impl Central {
                 self.capacities.on_leave(flows);
                 self.schedule(now, flows);
             }
+            Control::Fixed => self.schedule(now, flows),
         }
     }
 
@@ -174,6 +186,40 @@ impl Central {
     pub(super) fn limit(&mut self, now: Time, given: Option<Bitrate>, flows: &mut Flows) {
         self.given = given;
         self.schedule(now, flows);
+    }
+
+    /// The user has chosen another policy.
+    ///
+    /// # Errors
+    /// When capacities are given to the letter of the paper, or a rate is to be held and none was told.
+    pub(super) fn set_policy(&mut self, now: Time, policy: Policy, flows: &mut Flows) -> Result<(), CommandError> {
+        let control = match policy {
+            _ if self.control == Control::Paper => return Err(CommandError::NoPolicies),
+            Policy::Fixed if self.given.is_none() => return Err(CommandError::NoRate),
+            Policy::Fixed => Control::Fixed,
+            Policy::Fair | Policy::Low | Policy::High => Control::Discover,
+        };
+        let before = self.capacities.policy();
+        self.capacities.set_policy(policy);
+        if control != self.control {
+            self.control = control;
+            // What was found was found in another way.
+            self.capacities.access = Bound::default();
+            self.capacities.company = Company::default();
+        }
+        for (_, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running()) {
+            flow.hold_rate(now, control == Control::Fixed);
+            flow.rivalry.set_worth(policy.weight());
+            if policy == Policy::Low {
+                flow.rivalry.company.yield_all();
+            }
+            flow.estimate_by_path();
+        }
+        if before == Policy::Low && policy != before && control == Control::Discover {
+            self.capacities.contend(now, policy.weight() / before.weight(), flows);
+        }
+        self.schedule(now, flows);
+        Ok(())
     }
 
     /// The host says what it can take in now.
@@ -186,6 +232,28 @@ impl Central {
             self.host = rate;
             self.schedule(now, flows);
         }
+    }
+
+    /// The host says what its own TCP takes: counted from the next interval on.
+    pub(super) fn host_tcp(&mut self, now: Time, wire_bytes: u64, tcp: TcpFlows, flows: &Flows) {
+        // Where some of our own data comes over TCP it would count twice.
+        let tcp = if flows.awake().any(|(_, flow)| flow.core.reliable) { TcpFlows::default() } else { tcp };
+        self.capacities.host_tcp.note(now, wire_bytes, tcp);
+    }
+
+    /// C_r without what the host's own TCP has of it.
+    fn left(&self, now: Time, flows: &Flows) -> Option<Bitrate> {
+        if self.control == Control::Fixed {
+            return self.capacity();
+        }
+        let tcp = &self.capacities.host_tcp;
+        let Some(together) = tcp.together(now) else { return self.capacity() };
+        // Where more has come, what was told is for us, and not for all.
+        let told = self.given.filter(|given| together <= given.mul_f64(EVIDENCE));
+        let whole = told.into_iter().chain(self.capacities.access.limit()).min();
+        let settled = told.is_some() || self.capacities.access.is_settled();
+        let left = whole.map(|whole| tcp.left(now, whole, settled, &data_sets(self.capacities.policy(), flows)));
+        left.into_iter().chain(self.given).chain(self.host).min()
     }
 
     /// Nothing comes in this time: there is nothing to judge before some has come again.
@@ -224,6 +292,7 @@ impl Central {
                 Self::estimate_by_paper(now, flows);
                 self.redistribute(flows);
             }
+            Control::Fixed => fixed::judge(now, self.interval, flows),
             Control::Discover => {
                 let active = self.held.active(now);
                 self.capacities.note_arrived(active, wire_bytes);
@@ -266,18 +335,22 @@ impl Central {
             self.interval = (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN);
             self.due = Some(now + self.interval);
         }
+        let beside_host = self.control != Control::Fixed && self.capacities.host_tcp.together(now).is_some();
+        flows.awake_mut().for_each(|(_, flow)| flow.rivalry.beside_host = beside_host);
         // Beside others' traffic windows say what flows may have; what was told of the receiver bounds them all.
         let capacity = if self.capacities.company.is_competing() {
             self.capacities.compete_all(now, false, &[], flows);
             self.given.into_iter().chain(self.host).min()
         } else {
-            self.capacity()
+            self.left(now, flows)
         };
+        let holder = self.holder(capacity);
         let estimate = |flow: &Flow| flow.rivalry_rate().unwrap_or(flow.estimate).min(RATE_MAX);
         let estimates: Vec<Bitrate> = running.iter().map(|id| estimate(&flows[id])).collect();
         let targets = max_min(capacity.unwrap_or(Bitrate::MAX), &estimates);
         for (id, target) in running.iter().zip(targets) {
             let Some(flow) = flows.get_mut(id) else { continue };
+            flow.held_by = held_by::of(flow, target, holder);
             if flow.rivalry.is_on() {
                 flow.share_rivalry(target);
                 if flow.rivalry.take_retell() || flow.told_rate == Bitrate::ZERO {
@@ -293,7 +366,7 @@ impl Central {
                 // A stream that is not to have less than it may come to use finds its own rate.
                 _ if flow.core.reliable && target >= flow.estimate.mul_f64(BINDS) => flow.known_bound(),
                 true => target.mul_f64(LIMITED_ROOM).min(path),
-                false => target,
+                false => fixed::made_up(flow, target),
             };
             let asked = self.capacities.tries || flow.ambient.is_forgiven();
             let probed = self.capacities.probes.is_on() && asked && !flow.rivalry.is_on() && !flow.core.reliable;

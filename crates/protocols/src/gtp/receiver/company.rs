@@ -113,6 +113,8 @@ struct Standing {
 pub(super) struct Company {
     state: State,
     most: VecDeque<(Time, Bitrate)>,
+    /// The most that ever came, or since it was last begun anew.
+    peak: Bitrate,
     standing: Standing,
     score: f64,
     judged: Time,
@@ -158,8 +160,25 @@ impl Company {
         self.most.iter().map(|(_, rate)| *rate).max().unwrap_or(Bitrate::ZERO)
     }
 
+    /// Next to nothing is asked for from now on. What came before is remembered meanwhile.
+    pub(super) fn yield_all(&mut self) {
+        self.peak = self.most();
+    }
+
+    /// More is asked for again, and others may have taken what was left to them: it is competed for. Returns how many times
+    /// as much as now came once.
+    pub(super) fn contend(&mut self, now: Time) -> f64 {
+        self.note(now, self.peak);
+        if !self.is_competing() {
+            (self.standing, self.score, self.unseen_until) = (Standing::default(), 0.0, None);
+            self.state = State::Competing { full: 0, empty: 0, empty_since: now };
+        }
+        (self.most().as_f64() / self.together.as_f64().max(1.0)).max(1.0)
+    }
+
     /// So much comes through.
     pub(super) fn note(&mut self, now: Time, rate: Bitrate) {
+        self.peak = self.peak.max(rate);
         while self.most.front().is_some_and(|(at, _)| now.since(*at) > MOST_WINDOW) {
             self.most.pop_front();
         }
@@ -396,6 +415,18 @@ mod tests {
         (0..50).for_each(|_| assert_eq!(place.step(0.6, 0.6, 0, false), Turn::Stay));
         let left = (0..100).position(|_| place.step(0.95, 0.95, 0, false) == Turn::Leave { full: false });
         assert!(left.is_some_and(|k| (24..28).contains(&k)), "{left:?}: 1.5 s");
+    }
+
+    #[test]
+    fn what_came_before_next_to_nothing_was_asked_for_is_remembered() {
+        let mut place = Place::ours();
+        place.company.yield_all();
+        (0..1_200).for_each(|_| assert_eq!(place.step(0.01, 0.01, 0, false), Turn::Stay));
+        let times = place.company.contend(place.now);
+        assert!((98.0..100.0).contains(&times) && place.company.is_competing(), "{times}");
+        // Nobody else is there.
+        let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
+        assert!(left.is_some_and(|k| (20..30).contains(&k)), "{left:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::capacities::{Capacities, judged, running, sum};
 use super::company::{DRAIN_PULSE, PULSE, Seen, Turn};
 use super::flow::{BINDS, Flow, Flows, Tick};
 use super::judgement::Judgement;
-use super::policy::Policy;
+use super::policy::{Policy, Weight};
 use super::shadow::Shadow;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
@@ -64,6 +64,15 @@ impl Flow {
             self.rivalry.kept = Some((now, shadow.window()));
         }
         self.rivalry.share = None;
+    }
+
+    /// The window is to begin with so many times as much as the flow has now, or is bounded by `most`, if it has one.
+    fn expect_more(&mut self, grown: f64, most: Bitrate) {
+        let most = most.bytes_in(self.rtt_now()) as f64 / self.packet() as f64;
+        match &mut self.rivalry.shadow {
+            Some(shadow) => shadow.bound(most),
+            None => self.rivalry.calm = self.told_rate.mul_f64(grown),
+        }
     }
 
     /// Asks for a part of its window from now on.
@@ -202,6 +211,35 @@ impl Capacities {
             if flow.rivalry.company.is_competing() || turn != Turn::Stay {
                 flow.monitor.keep_base(now);
                 flow.ease_rivalry(flow.rivalry.company.is_pulsing());
+            }
+        }
+    }
+
+    /// Next to nothing was asked for so far, and `more` times as much is from now on. What bounds say is what others left:
+    /// the rest is competed for.
+    pub(super) fn contend(&mut self, now: Time, more: f64, flows: &mut Flows) {
+        let count = running(flows).count();
+        if running(flows).all(|flow| !flow.is_under_way() || flow.overshoots_freely()) {
+            return;
+        }
+        let is_access = self.access.cap().is_some() && (count == 1 || !running(flows).all(Flow::path_binds));
+        if is_access || self.company.is_competing() {
+            let (grown, most) = (more.min(self.company.contend(now)), self.company.most());
+            self.access.break_off();
+            for (_, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable) {
+                flow.expect_more(grown, most.mul_f64(1.0 / count as f64));
+            }
+            self.compete_all(now, false, &[], flows);
+        } else if count > 1 {
+            let bound = |flow: &Flow| flow.path.limit().is_some() || flow.rivalry.is_on();
+            let under_way = |flow: &Flow| flow.is_under_way() && !flow.core.reliable;
+            for (_, flow) in flows.awake_mut().filter(|(_, flow)| under_way(flow) && bound(flow)) {
+                let grown = more.min(flow.rivalry.company.contend(now));
+                flow.expect_more(grown, flow.rivalry.company.most());
+                if !flow.rivalry.is_on() {
+                    flow.path.break_off();
+                    flow.enter_rivalry(now, (self.policy(), 1.0), flow.told_rate, false);
+                }
             }
         }
     }

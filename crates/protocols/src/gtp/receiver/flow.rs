@@ -7,11 +7,12 @@ use inhaul_transport::kit::receiver::{FlowCore, RTT_GUESS, ReceiverFlow, Silence
 use inhaul_transport::kit::sender::QUEUED_RANGES_MAX;
 use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{Object, Table};
-use inhaul_transport::{Expected, FlowId, FlowStats, Pause};
+use inhaul_transport::{Expected, FlowId, FlowStats, HeldBy, Pause};
 
 use super::ambient::{AmbientLoss, StandingQueue};
 use super::requests::Outstanding;
 use super::rivalry::Rivalry;
+use super::strain::Strain;
 use super::stream::Stream;
 use crate::gtp::bound::Bound;
 use crate::gtp::controller::SingleFlowController;
@@ -133,6 +134,10 @@ pub(crate) struct Flow {
     pub(super) stalled: bool,
     /// How it competes with others' traffic.
     pub(super) rivalry: Rivalry,
+    /// What it has lost while it holds the rate that was told; `None`: it follows what is found.
+    pub(super) strain: Option<Strain>,
+    /// What holds its rate, as far as the scheduler knows.
+    pub(super) held_by: HeldBy,
     /// How the path does if it is a byte stream.
     pub(super) stream: Stream,
     /// The sender was told that nothing is to come in this time.
@@ -170,6 +175,8 @@ impl Flow {
             standing: StandingQueue::default(),
             stalled: false,
             rivalry: Rivalry::default(),
+            strain: None,
+            held_by: HeldBy::Starting,
             stream: Stream::default(),
             held: None,
             next_rtt_tick: Time::FAR_FUTURE,
@@ -337,7 +344,12 @@ impl Flow {
             return (blocks * block, (blocks / WINDOW_PARTS).max(1) * block);
         }
         let rate = self.controller.requested();
-        let rtt = self.base_rtt();
+        let rtt = match self.rivalry.beside_host {
+            // A rate that is held needs what is on its way in others' queues, too.
+            _ if self.strain.is_some() => self.rtt_now().max(self.rtt()),
+            true => self.rtt_now(),
+            false => self.base_rtt(),
+        };
         let lead = rate.bytes_in(rtt / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2)) + 2 * self.burst(rate);
         let limit = rate.bytes_in(rtt).saturating_add(lead);
         let limit = limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX);
@@ -520,6 +532,10 @@ impl Flow {
         if self.rivalry.is_on() {
             return Some(self.rivalry_tick(now));
         }
+        if self.strain.is_some() {
+            // What is lost is judged over central intervals.
+            return None;
+        }
         let loss = self.ambient.excess(loss?);
         self.controller.on_rtt(loss);
         let requested = self.controller.requested();
@@ -617,6 +633,7 @@ impl ReceiverFlow for Flow {
             requested_rate: self.told_rate,
             outstanding_bytes: self.requests.pending_bytes(),
             queue_delay: self.monitor.standing_queue(),
+            held_by: Some(self.held_by()),
             ..self.core.stats()
         }
     }

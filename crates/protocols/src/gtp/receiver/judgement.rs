@@ -69,7 +69,7 @@ impl Judgement {
             flow.ambient.on_probe(seen);
         }
         let learns = !probing && interval.queue_mean < threshold;
-        if !probing && !testing && interval.queue < threshold {
+        if learns && !testing {
             flow.ambient.note(now, seen);
         }
         let in_vain = learns && flow.ambient.learn(now, seen, interval.total());

@@ -5,14 +5,18 @@ mod capacities;
 mod central;
 mod company;
 mod compete;
+mod fixed;
 mod flow;
+mod held_by;
 mod hold;
+mod host_tcp;
 mod judgement;
 mod policy;
 mod probe;
 mod requests;
 mod rivalry;
 mod shadow;
+mod strain;
 mod stream;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
@@ -20,7 +24,7 @@ use inhaul_transport::kit::Object;
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{self, Core, FlowCore, Receiver, Reception, Rules, Run as PacketRun};
 use inhaul_transport::kit::wire::{Message, Reader};
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, HostSample, Place};
+use inhaul_transport::{CommandError, EndpointConfig, FlowError, FlowId, HostSample, Place};
 
 use super::monitor::Run;
 use super::wire::{BLOCK_GRAIN, DataHeader, Edge, HEADER_LEN, OwnMessage, SetupMore, VERSION, accept_rate};
@@ -289,8 +293,15 @@ impl Reception for Gtp {
         self.central.limit(now, limit, &mut core.flows);
     }
 
+    fn set_policy(&mut self, now: Time, policy: Policy, core: &mut Core<Flow>) -> Result<(), CommandError> {
+        self.central.set_policy(now, policy, &mut core.flows)
+    }
+
     /// What the host can take in is C_r (gtp-2004 2), and it may have pauses.
     fn on_host(&mut self, now: Time, sample: HostSample, core: &mut Core<Flow>) {
+        if let Some(tcp) = sample.tcp {
+            self.central.host_tcp(now, self.wire_bytes, tcp, &core.flows);
+        }
         self.central.host_takes(now, sample.intake, &mut core.flows);
         self.outlook.foresee(now, sample.pause);
         self.tell_holds(now, core);

@@ -20,7 +20,7 @@ const SAME_CHANCE: f64 = 1.5;
 /// What is usual is the loss of intervals that each count for this part of the next.
 const USUAL_FADES: f64 = 0.97;
 /// Loss that so many probes would not tell anything of is left alone.
-const PROBES_WORTHWHILE: f64 = 3.0;
+const PROBES_WORTHWHILE: f64 = 8.0;
 /// So many lost packets are more than a test leaves behind.
 const NOTICED: f64 = 4.0;
 

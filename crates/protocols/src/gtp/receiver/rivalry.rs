@@ -30,6 +30,8 @@ pub(super) struct Rivalry {
     pub(super) share: Option<Bitrate>,
     /// Part of the window that is asked for.
     pub(super) ease: f64,
+    /// The host's own TCP takes part, and its queue must not keep the flow from its rate.
+    pub(super) beside_host: bool,
 }
 
 impl Rivalry {
@@ -41,6 +43,15 @@ impl Rivalry {
     /// Whether it does so on its own path.
     pub(super) fn is_on_path(&self) -> bool {
         self.is_on() && self.company.is_competing()
+    }
+
+    /// The data set stands for so many TCP flows from now on.
+    pub(super) fn set_worth(&mut self, worth: f64) {
+        self.kept = None;
+        if let Some(shadow) = &mut self.shadow {
+            shadow.set_worth(worth);
+            self.retell = true;
+        }
     }
 
     /// Others of our flows saw a queue that may be the same.

@@ -64,6 +64,17 @@ impl Shadow {
         }
     }
 
+    /// Stands for so many TCP flows from now on, each with the window that it has.
+    pub(super) fn set_worth(&mut self, worth: f64) {
+        self.weight *= worth / self.worth;
+        (self.worth, self.spared) = (worth, 0.0);
+    }
+
+    /// Not more than so many packets may be on their way now.
+    pub(super) fn bound(&mut self, window: f64) {
+        self.window = self.window.min(window / self.weight).max(WINDOW_MIN);
+    }
+
     /// Packets that may be on their way.
     pub(super) fn window(&self) -> f64 {
         self.window * self.weight
@@ -194,6 +205,17 @@ mod tests {
             assert!(drive.shadow.window() < 145.0);
             assert!(!drive.rtt(0) && !drive.rtt(1), "spared again");
         }
+    }
+
+    #[test]
+    fn a_window_that_is_worth_another_number_of_flows_changes_as_that_does() {
+        let mut drive = Drive::new(200.0, (0.5, 2.0));
+        drive.shadow.set_worth(1.0);
+        assert_eq!(drive.shadow.window(), 100.0);
+        assert!(drive.rtt(1), "one flow is cut by each congestion");
+        drive.shadow.set_worth(2.0);
+        assert_eq!(drive.shadow.window(), 140.0);
+        assert!(!drive.rtt(0) && !drive.rtt(1), "spared");
     }
 
     #[test]

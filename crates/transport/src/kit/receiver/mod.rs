@@ -24,7 +24,7 @@ use super::path::{Echo, Outgoing};
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
 use crate::{
     Command, CommandError, ENVELOPE_LEN, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, HostSample, JoinFlow,
-    Place, RxMessage, TxBatch,
+    Place, Policy, RxMessage, TxBatch,
 };
 
 /// What a protocol adds to a receiver.
@@ -118,6 +118,14 @@ pub trait Reception: Sized {
 
     /// What all flows together may take (C_r) has changed.
     fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, _core: &mut Core<Self::Flow>) {}
+
+    /// How much is taken beside others' traffic has changed.
+    ///
+    /// # Errors
+    /// When the protocol has no policies, or this one needs what was not told. Nothing has changed then.
+    fn set_policy(&mut self, _now: Time, _policy: Policy, _core: &mut Core<Self::Flow>) -> Result<(), CommandError> {
+        Err(CommandError::NoPolicies)
+    }
 
     /// How the host is doing, and what it foresees: see [`Endpoint::handle_host`].
     fn on_host(&mut self, _now: Time, _sample: HostSample, _core: &mut Core<Self::Flow>) {}
@@ -479,6 +487,7 @@ impl<P: Reception> Endpoint for Receiver<P> {
             Command::Allow { flow, range } => self.core.allow(flow, range)?,
             Command::ChangePath { flow, reliable, peer } => self.change_path(now, flow, reliable, peer)?,
             Command::LimitReceive(limit) => self.protocol.limit(now, limit, &mut self.core),
+            Command::SetPolicy(policy) => self.protocol.set_policy(now, policy, &mut self.core)?,
             Command::Offer(_) | Command::LimitSend(_) => return Err(CommandError::WrongRole),
         }
         self.settle(now);

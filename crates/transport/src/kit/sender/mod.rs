@@ -406,7 +406,8 @@ impl<P: Sending> Endpoint for Sender<P> {
             | Command::Avoid { .. }
             | Command::Allow { .. }
             | Command::ChangePath { .. }
-            | Command::LimitReceive(_) => return Err(CommandError::WrongRole),
+            | Command::LimitReceive(_)
+            | Command::SetPolicy(_) => return Err(CommandError::WrongRole),
         }
         Ok(())
     }

@@ -3,14 +3,14 @@
 use inhaul_udp::watch::Forecast;
 
 use super::*;
-use crate::api::options::Monitor;
+use crate::api::options::NetOptions;
 
 /// A datagram comes every ten microseconds, from the first millisecond on until the last. Returns how often the engine
 /// took a turn meanwhile, how many datagrams its endpoint was shown, and how late its timer was.
 fn run(forecast: Option<Forecast>) -> (u64, u64, Span) {
     const DATAGRAMS: u64 = 10_000;
     let mut bench = Bench::new();
-    bench.engine.watch_thread(Monitor::Auto, false);
+    bench.engine.watch_thread(&NetOptions::default(), false);
     let (id, endpoint) = bench.endpoint(Role::Receiver);
     let (port, socket) = bench.port(HERE, None);
     let (flow, _theirs) = bench.flow(id, port);

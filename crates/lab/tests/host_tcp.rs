@@ -1,0 +1,108 @@
+//! GTP beside the TCP of its own host (PROTOCOL.md 7.9 of GTP).
+
+use inhaul_lab::{Backend, RunResult, Scenario, run_scenario};
+
+/// One flow beside one of CUBIC, to the same host, over a link of 200 Mbit/s and 30 ms.
+const SHARED: &str = r#"
+title = "beside the host's own TCP"
+duration = "40 s"
+record = "200 ms"
+measure = { from = "12 s" }
+host_tcp = true
+
+[topology.graph]
+hosts = ["near", "far", "other"]
+routers = ["a", "b"]
+links = [
+  { name = "shared", from = "a", to = "b", link = { rate = "200 Mbit/s", queue = "40 ms", jitter = "20 us" }, back = { rate = "200 Mbit/s", queue = "100 ms" } },
+  { name = "far", from = "far", to = "a", link = { rate = "20 Gbit/s", queue = "unlimited", delay = "15 ms" } },
+  { name = "near", from = "b", to = "near", link = { rate = "20 Gbit/s", queue = "unlimited" } },
+  { name = "other", from = "other", to = "a", link = { rate = "20 Gbit/s", queue = "100 ms", delay = "15 ms" } },
+]
+
+[[flows]]
+name = "own"
+protocol = "gtp"
+from = "far"
+to = "near"
+start = "500 ms"
+
+[[flows]]
+name = "tcp*"
+protocol = "cubic"
+from = "other"
+to = "near"
+"#;
+
+/// Runs it with these changes.
+fn run(set: &[(&str, &str)]) -> RunResult {
+    let set: Vec<_> = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let scenario = Scenario::parse("test.toml", SHARED, &set).unwrap_or_else(|error| panic!("{error}"));
+    let mut runs = run_scenario(&scenario, "test", Backend::Sim { threads: 1 }, &());
+    let run = runs.remove(0);
+    assert!(run.valid, "{:?}", run.invalid_reason);
+    run
+}
+
+/// What the two have, in Mbit/s.
+fn rates(run: &RunResult) -> (f64, f64) {
+    (run.flows[0].measured_bps / 1e6, run.flows[1].measured_bps / 1e6)
+}
+
+/// Half of the link, without headers.
+const HALF: f64 = 96.5;
+const QUEUE: &str = "topology.graph.links.shared.link.queue";
+const OTHER: &str = "topology.graph.links.other.link.rate";
+
+#[test]
+fn beside_the_hosts_own_tcp_each_has_half_whatever_the_queue_and_whoever_came_first() {
+    for queue in ["1 ms", "5 ms", "40 ms"] {
+        for (own, tcp) in [("500 ms", "0 ms"), ("0 ms", "5 s")] {
+            let (own, tcp) = rates(&run(&[(QUEUE, queue), ("flows.own.start", own), ("flows.tcp*.start", tcp)]));
+            let fair = |rate: f64| (0.8..1.2).contains(&(rate / HALF));
+            assert!(fair(own) && fair(tcp), "{queue}: {own:.1} beside {tcp:.1}");
+        }
+    }
+}
+
+#[test]
+fn without_the_monitor_a_queue_that_never_stands_hides_tcp() {
+    let set = [(QUEUE, "1 ms"), ("host_tcp", "false"), ("flows.own.start", "0 ms"), ("flows.tcp*.start", "5 s")];
+    let (own, tcp) = rates(&run(&set));
+    assert!(own > 1.5 * HALF && tcp < 0.2 * HALF, "{own:.1} beside {tcp:.1}: what the monitor is for");
+}
+
+#[test]
+fn tcp_that_is_slow_on_its_own_path_costs_its_own_rate() {
+    for queue in ["1 ms", "5 ms", "40 ms"] {
+        let (own, tcp) = rates(&run(&[(QUEUE, queue), (OTHER, "20 Mbit/s")]));
+        // 180 Mbit/s are 173 without headers; TCP is left some room now and then.
+        assert!(own > 163.0 && tcp > 19.0, "{queue}: {own:.1} beside {tcp:.1}");
+    }
+}
+
+#[test]
+fn when_tcp_ends_all_is_ours() {
+    let set = [(QUEUE, "5 ms"), ("flows.tcp*.stop", "20 s"), ("measure.from", "21 s"), ("measure.to", "30 s")];
+    let (own, _) = rates(&run(&set));
+    assert!(own > 180.0, "{own:.1} of 193");
+}
+
+#[test]
+fn several_tcp_flows_count_each_and_policies_say_what_we_count_as() {
+    let rates = |set: &[(&str, &str)]| rates(&run(&[set, &[(QUEUE, "5 ms"), ("flows.tcp*.count", "3")]].concat()));
+    let (fair, _) = rates(&[]);
+    assert!((0.8..1.25).contains(&(fair / (HALF / 2.0))), "fair: {fair:.1}");
+    let (high, _) = rates(&[("flows.own.parameters.policy", "high")]);
+    assert!(high > 1.3 * fair, "high: {high:.1}, fair: {fair:.1}");
+    let (low, _) = rates(&[("flows.own.parameters.policy", "low")]);
+    assert!(low < 0.4 * fair, "low: {low:.1}, fair: {fair:.1}");
+}
+
+#[test]
+fn a_capacity_that_was_told_is_shared_too() {
+    let set = [("flows.own.parameters.control", "paper"), ("flows.own.receive_rate", "200 Mbit/s"), (QUEUE, "5 ms")];
+    let (own, tcp) = rates(&run(&set));
+    let fair = |rate: f64| (0.8..1.2).contains(&(rate / HALF));
+    assert!(fair(own) && fair(tcp), "{own:.1} beside {tcp:.1}");
+}

@@ -1,0 +1,50 @@
+//! What holds a flow's rate, for who looks on.
+
+use inhaul_base::Bitrate;
+use inhaul_transport::HeldBy;
+
+use super::flow::{BINDS, Flow, Phase};
+use crate::gtp::wire::RATE_MAX;
+
+/// A sender that has fallen short so many times in a row is what holds its flow.
+const SHORT_TIMES: u32 = 2;
+
+/// What holds a flow that the scheduler grants `target`, where `holder` is what holds those that share the receiver.
+pub(super) fn of(flow: &Flow, target: Bitrate, holder: HeldBy) -> HeldBy {
+    let estimate = flow.rivalry_rate().unwrap_or(flow.estimate).min(RATE_MAX);
+    if target < estimate.mul_f64(BINDS) {
+        // Where hosts are all there is, the bound moves out of the way.
+        return if holder == HeldBy::Receiver && flow.overshoots_freely() { HeldBy::Nothing } else { holder };
+    }
+    let limits = flow.core.join.limits;
+    let told = limits.application_rate.into_iter().chain(limits.link_rate).min();
+    if flow.known_bound() < RATE_MAX && target >= flow.known_bound().mul_f64(BINDS) {
+        return if flow.send_limit.is_some() && flow.send_limit <= told.or(flow.send_limit) {
+            HeldBy::Sender
+        } else {
+            HeldBy::Policy
+        };
+    }
+    if flow.rivalry.is_on() {
+        HeldBy::Others
+    } else if flow.limited {
+        HeldBy::Sender
+    } else if flow.path.limit().is_some() && !flow.overshoots_freely() {
+        HeldBy::Path
+    } else {
+        HeldBy::Nothing
+    }
+}
+
+impl Flow {
+    /// What holds its rate now.
+    pub(super) fn held_by(&self) -> HeldBy {
+        match self.phase {
+            Phase::Opening | Phase::Train { .. } => HeldBy::Starting,
+            Phase::Idle => HeldBy::Nothing,
+            Phase::Steady if self.told_rate == Bitrate::ZERO => HeldBy::Starting,
+            Phase::Steady if self.fell_short >= SHORT_TIMES && !self.rivalry.is_on() => HeldBy::Sender,
+            Phase::Steady => self.held_by,
+        }
+    }
+}
