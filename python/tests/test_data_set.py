@@ -244,3 +244,17 @@ def test_transfers(client: inhaul.Client, server: inhaul.Server, tree: Path, tmp
     assert done == 5000 + 3_000_000 + 1_048_577 and heard[-1][:2] == (done, done)
     assert (tmp_path / "d/e/two").read_bytes() == (tree / "d/e/two").read_bytes()
     assert {file.path for file in client.ls(server.address_of("d"))} == {"e", "one", "three"}
+
+
+def test_a_policy_is_chosen_and_may_change(server: inhaul.Server, tree: Path, tmp_path: Path) -> None:
+    for policy, rate in (("fair", None), ("low", None), ("high", None), ("fixed", "300M")):
+        client = inhaul.Client(state="", policy=policy, receive_rate=rate)
+        dial = inhaul.PolicyDial()
+        target = tmp_path / policy
+        client.get(server.address_of(), target, policy_dial=dial, progress=lambda *_: dial.set("high"))
+        landed = next(target.rglob("two"))
+        assert landed.read_bytes() == (tree / "d/e/two").read_bytes()
+    with pytest.raises(ValueError, match="not 'rude'"):
+        inhaul.Client(state="", policy="rude")
+    with pytest.raises(inhaul.InhaulError, match="a receive rate must be given"):
+        inhaul.Client(state="", policy="fixed").get(server.address_of(), tmp_path / "none")
