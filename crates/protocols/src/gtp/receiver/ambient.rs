@@ -162,7 +162,8 @@ mod tests {
         let mut ambient = AmbientLoss::default();
         let (loss, much) = (of(0.05, 10_000), of(0.2, 10_000));
         assert!(!ambient.learn(at(0), loss, Bitrate::from_mbps(1000)));
-        assert!(ambient.learn(at(0), loss, Bitrate::from_mbps(980)), "the cut was in vain");
+        assert!(!ambient.learn(at(0), loss, Bitrate::from_mbps(980)), "so small a cut could not have cured it");
+        assert!(ambient.learn(at(0), loss, Bitrate::from_mbps(950)), "the cut was in vain");
         assert_eq!(ambient.excess(loss), 0.0);
         assert!(ambient.excess(much) > 0.1);
         // It heals, but one good interval may be luck.

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_loss_that_stops_for_a_probe_and_comes_back_is_others() {
         let mut trial = tried(0.003);
-        assert!(trial.is_worthwhile() && !trial.is_decided());
+        assert!(trial.is_worthwhile(2000) && !trial.is_decided());
         trial.on_probe(of(0.0, 2000));
         assert_eq!(trial.note(of(0.003, 2000)), None, "six packets fewer may be luck");
         trial.on_probe(of(0.0, 2000));
@@ -204,7 +204,7 @@ mod tests {
         let mut gone = tried(0.003);
         (0..2).for_each(|_| gone.on_probe(of(0.0, 2000)));
         (0..4).for_each(|_| assert_eq!(gone.note(of(0.0, 2000)), None));
-        assert!(!gone.is_worthwhile(), "it has gone by itself");
+        assert!(!gone.is_worthwhile(2000), "it has gone by itself");
     }
 
     #[test]
@@ -214,6 +214,6 @@ mod tests {
         assert!(trial.is_decided());
         assert_eq!(trial.note(of(0.003, 2000)), None);
         // So little that probes would tell nothing for long is left alone.
-        assert!(!tried(0.0).is_worthwhile() && !tried(0.0002).is_worthwhile());
+        assert!(!tried(0.0).is_worthwhile(2000) && !tried(0.0002).is_worthwhile(2000));
     }
 }
