@@ -16,13 +16,15 @@ use inhaul_mover::{
     AcceptOptions, Certificate, Counters, ErrorKind, LimitsAnew, NetOptions, Offer, ServeOptions, Server,
     ServerIdentity, SessionLimits, Source, Surroundings, Trust,
 };
+use inhaul_protocols::registry;
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
 use crate::exit::{Failure, code};
 use crate::hint::quoted;
 use crate::metrics;
 use crate::options::{
-    self, Advertised, RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter,
+    self, Advertised, RATES, SERVER, Transport, Wire, any_address, check_repeated, listen_address, net_options,
+    parameter,
 };
 use crate::output::announce;
 use crate::own_address::host_of;
@@ -187,6 +189,7 @@ impl Accept {
 
 /// Serves; asked to reload, it finds its limits by `limits`.
 pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
+    check_set(&args.set, args.fair_only)?;
     let stop = stop_on_signals()?;
     let state = trust::state();
     let (key, is_new) = Key::load_or_make(&state.server_key())?;
@@ -248,6 +251,20 @@ pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
         }
         service::announce_ready(&stop, &counters);
     })?)
+}
+
+/// What --set fixes must let some client in.
+fn check_set(set: &[(String, String)], fair_only: bool) -> Result<(), Wrong> {
+    check_repeated(set)?;
+    let has = |name: &str, value: &str| set.iter().any(|(known, set)| known == name && set == value);
+    if has("policy", "fixed") {
+        let text = "--set policy=fixed: the rate that it holds is the receiver's --receive-rate, and is not fixed here;                     leave it out: clients may choose it";
+        return Err(Wrong::new(text));
+    }
+    match registry::unfair(registry::DEFAULT, set).filter(|_| fair_only) {
+        Some(what) => Err(Wrong::new(format!("--set {what} is what --fair-only refuses: leave out one of the two"))),
+        None => Ok(()),
+    }
 }
 
 impl Serve {

@@ -22,16 +22,28 @@ pub const PROTOCOLS: &[Protocol] = &[
 /// What is taken where nobody chooses.
 pub const DEFAULT: &Protocol = &PROTOCOLS[0];
 
-/// Whether flows of this protocol, with these parameters, leave TCP flows beside them their share: they give way to
-/// losses or queues as those do.
-pub fn is_fair(protocol: &Protocol, parameters: &[(String, String)]) -> bool {
+/// What keeps flows of this protocol, with these parameters, from leaving TCP flows beside them their share: `None` if
+/// they give way to losses or queues as those do.
+pub fn unfair(protocol: &Protocol, parameters: &[(String, String)]) -> Option<String> {
+    if UNFAIR.contains(&protocol.name) {
+        return Some(protocol.name.to_owned());
+    }
     // gtp-2004 to the letter takes what it was told, too.
-    let is_rude = |(name, value): &(String, String)| match name.as_str() {
+    let is_rude = |(name, value): &&(String, String)| match name.as_str() {
         "policy" => value.parse().is_ok_and(|policy: Policy| !policy.is_fair()),
         "control" => value == "paper",
         _ => false,
     };
-    !UNFAIR.contains(&protocol.name) && !parameters.iter().any(is_rude)
+    parameters.iter().find(is_rude).map(|(name, value)| format!("{name}={value}"))
+}
+
+/// What a parameter is that only receivers read, where nobody sets it; `None` for a parameter of both ends.
+pub fn receivers_default(name: &str) -> Option<&'static str> {
+    match name {
+        "policy" => Some("fair"),
+        "control" => Some("default"),
+        _ => None,
+    }
 }
 
 /// Protocols that send at a rate whatever others do, or that take more than their share of a short queue.

@@ -13,7 +13,7 @@ mod wait;
 pub(crate) use address::{Advertised, advertised, destination, is_remote, path, server, source};
 pub(crate) use fetch::{ExistingArg, Fetch, Selection};
 pub(crate) use headings::{FILES, OUTPUT, RATES, SERVER};
-pub(crate) use network::{Carrier, Transport, Wire, check_policy, net_options};
+pub(crate) use network::{Carrier, Transport, Wire, check_policy, check_repeated, net_options};
 pub(crate) use patterns::Patterns;
 pub(crate) use retry::Retry;
 pub(crate) use security::{ProxyChoice, Security};

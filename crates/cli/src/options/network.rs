@@ -111,7 +111,7 @@ pub(crate) enum PolicyArg {
     Low,
     /// As much as two TCP flows
     High,
-    /// The rate of --receive-rate, whatever other traffic does
+    /// The rate of --receive-rate, which it needs, whatever other traffic does; not where a server receives
     Fixed,
 }
 
@@ -129,6 +129,7 @@ impl From<PolicyArg> for Policy {
 impl Carrier {
     /// The parameters of the transport protocol.
     fn parameters(&self) -> Result<Vec<(String, String)>, Wrong> {
+        check_repeated(&self.set)?;
         let mut parameters = self.set.clone();
         let Some(policy) = self.policy.map(Policy::from) else { return Ok(parameters) };
         let has = |name: &str| parameters.iter().any(|(known, _)| known == name);
@@ -209,6 +210,16 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> R
         raise_limits: true,
         fair_only: false,
     })
+}
+
+/// A parameter has one value.
+pub(crate) fn check_repeated(set: &[(String, String)]) -> Result<(), Wrong> {
+    for (at, (name, value)) in set.iter().enumerate() {
+        if let Some((_, first)) = set[..at].iter().find(|(known, first)| known == name && first != value) {
+            return Err(Wrong::new(format!("--set gives '{name}' two values, '{first}' and '{value}': leave one out")));
+        }
+    }
+    Ok(())
 }
 
 /// What --policy fixed needs: the rate that is held.

@@ -36,7 +36,16 @@ fn a_policy_is_chosen_and_a_server_may_let_in_only_fair_ones() {
         (&fair, &["--set", "policy=high"], 7, "leave out policy=high"),
         (&fair, &["--transport", "bbr"], 7, "leave out bbr"),
         (&fair, &["--transport", "rbudp", "--rate", "100M"], 7, "leave out rbudp"),
+        (&fair, &["--control", "paper", "--receive-rate", "400M"], 7, "leave out control=paper"),
         (&low, &["--policy", "fair"], 7, "keeps 'policy' of gtp at 'low'"),
+        (&low, &[], 7, "add --set policy=low"),
+        (
+            &any,
+            &["--policy", "low", "--control", "paper", "--receive-rate", "400M"],
+            2,
+            "control=paper has no policies",
+        ),
+        (&any, &["--set", "policy=high", "--set", "policy=low"], 2, "two values, 'high' and 'low'"),
         (&any, &["--policy", "fixed"], 2, "add --receive-rate"),
         (&any, &["--policy", "high", "--transport", "cubic"], 2, "--policy is for gtp: cubic has no policies"),
         (&any, &["--policy", "high", "--set", "policy=low"], 2, "say the same"),
@@ -44,6 +53,21 @@ fn a_policy_is_chosen_and_a_server_may_let_in_only_fair_ones() {
     ] {
         let outcome = get(server, more);
         assert_eq!(outcome.code, Some(code), "{more:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(words), "{more:?}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_could_let_nobody_in_does_not_start() {
+    let from = tempfile::tempdir().unwrap();
+    for (more, words) in [
+        (&["--set", "policy=high", "--fair-only"][..], "policy=high is what --fair-only refuses"),
+        (&["--set", "policy=fixed"], "leave it out"),
+        (&["--set", "policy=fair", "--set", "policy=low"], "two values"),
+    ] {
+        let head = ["serve", from.path().to_str().unwrap(), "--listen", "127.0.0.1:0", "--public"];
+        let outcome = run(&[&head, more].concat());
+        assert_eq!(outcome.code, Some(2), "{more:?}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(words), "{more:?}: {}", outcome.stderr);
     }
 }

@@ -205,10 +205,8 @@ fn exchange_greetings(
         let text = format!("this server does not know the transport '{transport}': see 'inhaul protocols' there");
         return Err(refused(RefusalCode::UnknownTransport, text));
     };
-    let parameters = settle_parameters(net.protocols, transport, &net.parameters, parameters)?;
-    if net.fair_only && !registry::is_fair(transport, &parameters) {
-        let set = parameters.iter().find(|(name, _)| name == "policy" || name == "control");
-        let what = set.map_or_else(|| transport.name.to_owned(), |(name, value)| format!("{name}={value}"));
+    let parameters = settle_parameters(net.protocols, transport, &net.parameters, parameters, role)?;
+    if let Some(what) = registry::unfair(transport, &parameters).filter(|_| net.fair_only) {
         let text =
             format!("this server lets in only what is fair to other traffic: leave out {what} (its --fair-only)");
         return Err(refused(RefusalCode::NotAllowed, text));
@@ -341,8 +339,19 @@ fn settle_parameters(
     transport: &'static Protocol,
     own: &[(String, String)],
     asked: Vec<(String, String)>,
+    role: SessionRole,
 ) -> Result<Vec<(String, String)>, GreetingError> {
     let mut settled = net::known_to(transport, own);
+    // What only a receiver reads it has to know: it is not told what this server's user has set.
+    let client_receives = matches!(role, SessionRole::Fetch | SessionRole::BenchFetch);
+    let is_unknown = |(name, own): &&(String, String)| {
+        let default = registry::receivers_default(name);
+        default.is_some_and(|default| default != own) && !asked.iter().any(|(asked, _)| asked == name)
+    };
+    if let Some((name, own)) = settled.iter().find(is_unknown).filter(|_| client_receives) {
+        let text = format!("this server keeps '{name}' of {} at '{own}': add --set {name}={own}", transport.name);
+        return Err(refused(RefusalCode::NotAllowed, text));
+    }
     for (name, value) in asked {
         match settled.iter().find(|(own, _)| *own == name) {
             None => settled.push((name, value)),

@@ -67,6 +67,9 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
             }
         }
     }
+    if control == Control::Paper && config.parameters.iter().any(|(name, _)| name == Policy::PARAMETER) {
+        return Err(bad_value("policy", policy.name(), "control=paper has no policies: leave one of the two out"));
+    }
     if config.role == Role::Sender {
         return Ok(Box::new(GtpSender::new(sender::Gtp::new(config), config)));
     }
@@ -78,9 +81,6 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
         ));
     }
     if policy == Policy::Fixed {
-        if control == Control::Paper {
-            return Err(bad_value("policy", "fixed", "it is for 'default' control: leave one of the two out"));
-        }
         if config.host_rate.is_none() {
             let expected = "it holds a rate that is told, so a receive rate must be given too (--receive-rate 850M)";
             return Err(bad_value("policy", "fixed", expected));

@@ -90,7 +90,9 @@ fn parameters_are_the_client_s_unless_the_server_keeps_them() {
     let fhstcp = Protocols::ALL.find("fhstcp").unwrap();
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let own = [pair("c", "5"), pair("control", "paper")];
-    let settled = |asked: &[(String, String)]| settle_parameters(Protocols::ALL, fhstcp, &own, asked.to_vec());
+    let settled = |asked: &[(String, String)]| {
+        settle_parameters(Protocols::ALL, fhstcp, &own, asked.to_vec(), SessionRole::Fetch)
+    };
     // What another transport has is none of this one's.
     assert_eq!(settled(&[]).unwrap(), [pair("c", "5")]);
     assert_eq!(settled(&[pair("pacing", "off"), pair("c", "5")]).unwrap(), [pair("c", "5"), pair("pacing", "off")]);
@@ -133,10 +135,27 @@ fn what_takes_more_than_its_share_is_refused_if_the_server_says_so() {
         let text = asks(&fair_only, transport, parameter).unwrap_err();
         assert!(text.contains(what) && text.contains("--fair-only"), "{text}");
     }
-    // Without that all are let in, and what the server's user has set counts in the place of what is asked for.
+    // Without that all are let in.
     assert_eq!(asks(&NetOptions::default(), "gtp", fixed), Ok(()));
-    let keeps = NetOptions { parameters: vec![("policy".to_owned(), "fixed".to_owned())], ..fair_only };
-    assert!(asks(&keeps, "gtp", None).unwrap_err().contains("policy=fixed"));
+}
+
+#[test]
+fn a_receiver_is_to_know_what_the_server_keeps_of_it() {
+    let gtp = Protocols::ALL.find("gtp").unwrap();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let settled = |own: &str, asked: &[(String, String)], role| {
+        settle_parameters(Protocols::ALL, gtp, &[pair("policy", own)], asked.to_vec(), role)
+    };
+    let error = settled("low", &[], SessionRole::Fetch).unwrap_err().to_string();
+    assert!(error.contains("keeps 'policy' of gtp at 'low': add --set policy=low"), "{error}");
+    let low = [pair("policy", "low")];
+    assert_eq!(settled("low", &low, SessionRole::Fetch).unwrap(), low);
+    // What is kept anyway need not be said, and who receives itself does not need to be told.
+    assert_eq!(settled("fair", &[], SessionRole::Fetch).unwrap(), [pair("policy", "fair")]);
+    assert_eq!(settled("low", &[], SessionRole::Delegate).unwrap(), low);
+    // The paper's control knows no policies.
+    let error = settled("fair", &[pair("control", "paper")], SessionRole::Fetch).unwrap_err().to_string();
+    assert!(error.contains("control"), "{error}");
 }
 
 #[test]
