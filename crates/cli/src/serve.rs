@@ -258,7 +258,8 @@ fn check_set(set: &[(String, String)], fair_only: bool) -> Result<(), Wrong> {
     check_repeated(set)?;
     let has = |name: &str, value: &str| set.iter().any(|(known, set)| known == name && set == value);
     if has("policy", "fixed") {
-        let text = "--set policy=fixed: the rate that it holds is the receiver's --receive-rate, and is not fixed here;                     leave it out: clients may choose it";
+        let text = "--set policy=fixed: the rate that it holds is the receiver's --receive-rate, and is not fixed here; \
+                    leave it out: clients may choose it";
         return Err(Wrong::new(text));
     }
     match registry::unfair(registry::DEFAULT, set).filter(|_| fair_only) {

@@ -62,7 +62,7 @@ fn a_server_that_could_let_nobody_in_does_not_start() {
     let from = tempfile::tempdir().unwrap();
     for (more, words) in [
         (&["--set", "policy=high", "--fair-only"][..], "policy=high is what --fair-only refuses"),
-        (&["--set", "policy=fixed"], "leave it out"),
+        (&["--set", "policy=fixed"], "is not fixed here; leave it out: clients may choose it"),
         (&["--set", "policy=fair", "--set", "policy=low"], "two values"),
     ] {
         let head = ["serve", from.path().to_str().unwrap(), "--listen", "127.0.0.1:0", "--public"];
