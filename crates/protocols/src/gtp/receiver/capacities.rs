@@ -464,7 +464,10 @@ impl Capacities {
         let losing_rate = sum(running(flows).filter(common).map(|flow| flow.told_rate));
         let is_common = running(flows).count() == 1
             || losing_rate >= sum(running(flows).map(|flow| flow.told_rate)).mul_f64(SHARED_PART);
-        self.tries = is_common && !self.company.is_competing() && self.trial.is_worthwhile(self.packets);
+        // What a flow loses that requests bound is lost in its own host, or by the bursts that these let through.
+        let bound = running(flows).any(|flow| !flow.overshoots_freely());
+        let rivals_unknown = bound && !self.company.is_competing();
+        self.tries = is_common && rivals_unknown && self.trial.is_worthwhile(self.packets);
         let open = self.tries && !self.trial.is_decided();
         let forgiven = running(flows).any(|flow| probed(&flow)) || self.tries;
         let proven = running(flows).filter(probed).all(|flow| flow.ambient.is_proven()) && !open;
