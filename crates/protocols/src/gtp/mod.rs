@@ -2,24 +2,24 @@
 //!
 //! PROTOCOL.md in this folder specifies it. The rooms have the paper's names: at the receiver a [`SingleFlowMonitor`]
 //! and a [`SingleFlowController`] for each flow, a [`CapacityEstimator`] and a max-min fair scheduler across flows; a
-//! simple sender. [`Bound`] is ours: it finds the capacities that the paper takes as known.
+//! simple sender. What rates may be is found by one of two laws: `paper` takes capacities as known, `discover`, which is
+//! ours, finds them.
 
-mod bound;
 mod burst;
-mod controller;
-mod estimator;
+mod discover;
 mod monitor;
+mod paper;
 mod receiver;
 mod sender;
 pub mod wire;
 
-pub use bound::{Bound, MARGIN};
-pub use controller::SingleFlowController;
-pub use estimator::CapacityEstimator;
+pub use discover::{Bound, MARGIN};
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_SPAN_MIN};
+pub use paper::{CapacityEstimator, SingleFlowController};
 
+use discover::Policy;
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
-use receiver::{Control, GtpReceiver, Policy};
+use receiver::{Control, GtpReceiver};
 use sender::GtpSender;
 
 /// The registry entry.

@@ -5,15 +5,9 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::max_min;
 use inhaul_transport::{CommandError, FlowId, HeldBy, Pause, TcpFlows};
 
-use super::ambient::AmbientLoss;
-use super::capacities::{Capacities, EVIDENCE, INTERVAL_MIN, Times, data_sets};
-use super::company::Company;
-use super::fixed;
-use super::flow::{BINDS, Flow, Flows, Phase};
+use super::flow::{Flow, Flows, Phase, group, group_after_interval, obey};
 use super::held_by;
-use super::policy::{Policy, Weight};
-use super::probe::PROBE;
-use crate::gtp::bound::Bound;
+use crate::gtp::discover::{BINDS, Bound, Burst, Capacities, INTERVAL_MIN, PROBE, Policy, Times, judge_fixed};
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
 /// gtp-2004 4.2: "by default, we set it as three RTTmax".
@@ -105,7 +99,7 @@ impl Central {
 
     /// C_r: what was given, or less if less was found, or if the host takes less in now.
     pub(super) fn capacity(&self) -> Option<Bitrate> {
-        self.given.into_iter().chain(self.host).chain(self.capacities.access.limit()).min()
+        self.given.into_iter().chain(self.host).chain(self.capacities.limit()).min()
     }
 
     /// What holds the flows that share this capacity.
@@ -132,21 +126,21 @@ impl Central {
         let flow = flows.get_mut(&id)?;
         if self.control == Control::Discover
             && !flow.core.reliable
-            && let Some(blocks) = self.capacities.train_blocks(flow, self.capacity(), trains)
+            && let Some(blocks) = self.capacities.train_blocks(&flow.sample(), self.capacity(), trains)
         {
             flow.phase = Phase::Train { blocks, after: flow.requests.last_id() };
             // It may be another path than before: what was lost on that one says nothing of it.
-            flow.path = Bound::default();
+            flow.found.path = Bound::default();
             flow.monitor.watch_bursts();
             return Some(flow.tell_rate(RATE_MAX, true));
         }
-        flow.hold_rate(now, self.control == Control::Fixed);
+        flow.found.hold_rate(now, self.control == Control::Fixed);
         if self.control == Control::Paper {
-            flow.ambient = AmbientLoss::by_the_paper();
+            flow.found.judge_by_the_paper();
         }
         // gtp-2004 4.4: a new flow's estimate is what is known to bound it.
         flow.phase = Phase::Steady;
-        flow.estimate = flow.known_bound();
+        flow.found.estimate = flow.known_bound();
         flow.measured = true;
         self.schedule(now, flows);
         None
@@ -154,14 +148,19 @@ impl Central {
 
     /// A burst that measures the path has come. Returns the message for another one if this one was too short to tell.
     pub(super) fn on_train(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<OwnMessage> {
-        let Phase::Train { blocks, .. } = flows.get(&id)?.phase else { return None };
-        let longer = self.capacities.on_train(now, id, blocks, flows);
+        let flow = flows.get_mut(&id)?;
+        let Phase::Train { blocks, .. } = flow.phase else { return None };
+        flow.monitor.end_train();
+        let lost = flow.monitor.take_rtt_loss(now).unwrap_or_default();
+        let burst = Burst { blocks, seen: flow.monitor.dispersion(), lost, rtt: flow.rtt() };
+        let longer = self.capacities.on_train(id, burst, &mut group(flows));
         let flow = flows.get_mut(&id)?;
         if let Some(blocks) = longer {
             flow.phase = Phase::Train { blocks, after: flow.requests.last_id() };
             return Some(flow.tell_rate(RATE_MAX, true));
         }
         flow.phase = Phase::Steady;
+        flow.measured = true;
         flow.monitor.ignore_bursts();
         // The rate of the bursts is not to be used for anything else.
         flow.told_rate = Bitrate::ZERO;
@@ -175,7 +174,7 @@ impl Central {
         match self.control {
             Control::Paper => self.left = self.left.saturating_add(target),
             Control::Discover => {
-                self.capacities.on_leave(flows);
+                self.capacities.on_leave(&mut group(flows));
                 self.schedule(now, flows);
             }
             Control::Fixed => self.schedule(now, flows),
@@ -199,25 +198,9 @@ impl Central {
             Policy::Fixed => Control::Fixed,
             Policy::Fair | Policy::Low | Policy::High => Control::Discover,
         };
-        let before = self.capacities.policy();
-        self.capacities.set_policy(policy);
-        if control != self.control {
-            self.control = control;
-            // What was found was found in another way.
-            self.capacities.access = Bound::default();
-            self.capacities.company = Company::default();
-        }
-        for (_, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running()) {
-            flow.hold_rate(now, control == Control::Fixed);
-            flow.rivalry.set_worth(policy.weight());
-            if policy == Policy::Low {
-                flow.rivalry.company.yield_all();
-            }
-            flow.estimate_by_path();
-        }
-        if before == Policy::Low && policy != before && control == Control::Discover {
-            self.capacities.contend(now, policy.weight() / before.weight(), flows);
-        }
+        self.control = control;
+        self.capacities.set_policy(now, policy, &mut group(flows));
+        obey(now, flows);
         self.schedule(now, flows);
         Ok(())
     }
@@ -238,21 +221,15 @@ impl Central {
     pub(super) fn host_tcp(&mut self, now: Time, wire_bytes: u64, tcp: TcpFlows, flows: &Flows) {
         // Where some of our own data comes over TCP it would count twice.
         let tcp = if flows.awake().any(|(_, flow)| flow.core.reliable) { TcpFlows::default() } else { tcp };
-        self.capacities.host_tcp.note(now, wire_bytes, tcp);
+        self.capacities.note_host_tcp(now, wire_bytes, tcp);
     }
 
     /// C_r without what the host's own TCP has of it.
-    fn left(&self, now: Time, flows: &Flows) -> Option<Bitrate> {
-        if self.control == Control::Fixed {
+    fn left(&self, now: Time, flows: &mut Flows) -> Option<Bitrate> {
+        if self.control == Control::Fixed || !self.capacities.is_beside_host(now) {
             return self.capacity();
         }
-        let tcp = &self.capacities.host_tcp;
-        let Some(together) = tcp.together(now) else { return self.capacity() };
-        // Where more has come, what was told is for us, and not for all.
-        let told = self.given.filter(|given| together <= given.mul_f64(EVIDENCE));
-        let whole = told.into_iter().chain(self.capacities.access.limit()).min();
-        let settled = told.is_some() || self.capacities.access.is_settled();
-        let left = whole.map(|whole| tcp.left(now, whole, settled, &data_sets(self.capacities.policy(), flows)));
+        let left = self.capacities.left(now, self.given, &group(flows));
         left.into_iter().chain(self.given).chain(self.host).min()
     }
 
@@ -268,7 +245,9 @@ impl Central {
         if self.control == Control::Discover {
             self.capacities.note_arrived(self.held.active(now), wire_bytes);
             let is_alarm = self.capacities.alarms(excess);
-            if (is_alarm || self.capacities.lone_test_fails(flows)) && self.due.is_some() {
+            let lone = flows.values().next().filter(|flow| flows.len() == 1 && flow.is_under_way());
+            let lone_fails = || lone.is_some_and(|flow| self.capacities.lone_test_fails(&flow.sample(), &flow.found));
+            if (is_alarm || lone_fails()) && self.due.is_some() {
                 // Of many flows there is always one that is alarmed.
                 self.due = self.due.min(Some(now.max(self.ended + INTERVAL_MIN)));
             }
@@ -292,16 +271,18 @@ impl Central {
                 Self::estimate_by_paper(now, flows);
                 self.redistribute(flows);
             }
-            Control::Fixed => fixed::judge(now, self.interval, flows),
+            Control::Fixed => judge_fixed(now, self.interval, &mut group_after_interval(now, flows)),
             Control::Discover => {
                 let active = self.held.active(now);
                 self.capacities.note_arrived(active, wire_bytes);
                 let held = self.held.is_recent(now, self.interval);
                 let times = Times { now, active, interval: self.interval, held };
-                self.capacities.discover(times, wire_bytes, self.socket_buffer, flows);
-                self.capacities.probe(flows);
+                let mut group = group_after_interval(now, flows);
+                self.capacities.discover(times, wire_bytes, self.socket_buffer, &mut group);
+                self.capacities.probe(&mut group);
             }
         }
+        obey(now, flows);
         self.schedule(now, flows);
     }
 
@@ -309,17 +290,17 @@ impl Central {
     fn estimate_by_paper(now: Time, flows: &mut Flows) {
         for (_, flow) in flows.awake_mut().filter(|(_, f)| f.phase == Phase::Steady) {
             let Some(seen) = flow.monitor.take_interval(now) else { continue };
-            flow.estimate = flow.estimator.on_interval(seen, flow.controller.target(), flow.known_bound());
+            flow.found.estimate = flow.estimator.on_interval(seen, flow.controller.target(), flow.known_bound());
         }
     }
 
     /// gtp-2004 4.4: the rates of the flows that ended go to the others in proportion to their estimates.
     fn redistribute(&mut self, flows: &mut Flows) {
         let left = std::mem::take(&mut self.left).as_f64();
-        let total: f64 = flows.awake().filter(|(_, f)| f.is_running()).map(|(_, f)| f.estimate.as_f64()).sum();
+        let total: f64 = flows.awake().filter(|(_, f)| f.is_running()).map(|(_, f)| f.found.estimate.as_f64()).sum();
         if left > 0.0 && total > 0.0 {
             for (_, flow) in flows.awake_mut().filter(|(_, f)| f.is_running()) {
-                flow.estimate = flow.estimate.mul_f64(1.0 + left / total).min(flow.known_bound());
+                flow.found.estimate = flow.found.estimate.mul_f64(1.0 + left / total).min(flow.known_bound());
             }
         }
     }
@@ -335,41 +316,42 @@ impl Central {
             self.interval = (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN);
             self.due = Some(now + self.interval);
         }
-        let beside_host = self.control != Control::Fixed && self.capacities.host_tcp.together(now).is_some();
-        flows.awake_mut().for_each(|(_, flow)| flow.rivalry.beside_host = beside_host);
+        let beside_host = self.control != Control::Fixed && self.capacities.is_beside_host(now);
+        flows.awake_mut().for_each(|(_, flow)| flow.beside_host = beside_host);
         // Beside others' traffic windows say what flows may have; what was told of the receiver bounds them all.
-        let capacity = if self.capacities.company.is_competing() {
-            self.capacities.compete_all(now, false, &[], flows);
+        let capacity = if self.capacities.is_competing() {
+            self.capacities.compete_all(now, false, &mut group(flows));
+            obey(now, flows);
             self.given.into_iter().chain(self.host).min()
         } else {
             self.left(now, flows)
         };
         let holder = self.holder(capacity);
-        let estimate = |flow: &Flow| flow.rivalry_rate().unwrap_or(flow.estimate).min(RATE_MAX);
-        let estimates: Vec<Bitrate> = running.iter().map(|id| estimate(&flows[id])).collect();
-        let targets = max_min(capacity.unwrap_or(Bitrate::MAX), &estimates);
+        let wanted = |flow: &Flow| flow.found.wanted(&flow.sample()).min(RATE_MAX);
+        let wanted: Vec<Bitrate> = running.iter().map(|id| wanted(&flows[id])).collect();
+        let targets = max_min(capacity.unwrap_or(Bitrate::MAX), &wanted);
         for (id, target) in running.iter().zip(targets) {
             let Some(flow) = flows.get_mut(id) else { continue };
             flow.held_by = held_by::of(flow, target, holder);
-            if flow.rivalry.is_on() {
-                flow.share_rivalry(target);
-                if flow.rivalry.take_retell() || flow.told_rate == Bitrate::ZERO {
-                    flow.plan_target(now, flow.rivalry_target());
+            let sample = flow.sample();
+            if flow.found.competes() {
+                flow.found.share_rivalry(&sample, target);
+                if flow.found.take_retell() || flow.told_rate == Bitrate::ZERO {
+                    flow.plan_target(now, flow.found.rivalry_target(&sample));
                     self.retimed.push(*id);
                 }
                 continue;
             }
             // A sender that gives all it has is left room to give more when it can: nobody else counts on less.
-            let room = flow.limited && target >= flow.estimate.mul_f64(BINDS);
-            let path = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
+            let room = flow.found.limited && target >= flow.found.estimate.mul_f64(BINDS);
+            let path = flow.found.path.limit().unwrap_or(RATE_MAX).min(sample.bound);
             let target = match room {
                 // A stream that is not to have less than it may come to use finds its own rate.
-                _ if flow.core.reliable && target >= flow.estimate.mul_f64(BINDS) => flow.known_bound(),
+                _ if sample.is_stream && target >= flow.found.estimate.mul_f64(BINDS) => sample.bound,
                 true => target.mul_f64(LIMITED_ROOM).min(path),
-                false => fixed::made_up(flow, target),
+                false => flow.found.made_up(&sample, target),
             };
-            let asked = self.capacities.tries || flow.ambient.is_forgiven();
-            let probed = self.capacities.probes.is_on() && asked && !flow.rivalry.is_on() && !flow.core.reliable;
+            let probed = self.capacities.probes(&flow.found) && !sample.is_stream;
             let target = if probed { target.mul_f64(PROBE) } else { target };
             let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
             if flow.told_rate == Bitrate::ZERO

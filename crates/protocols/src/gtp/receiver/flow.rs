@@ -9,15 +9,11 @@ use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{Object, Table};
 use inhaul_transport::{Expected, FlowId, FlowStats, HeldBy, Pause};
 
-use super::ambient::{AmbientLoss, StandingQueue};
 use super::requests::Outstanding;
-use super::rivalry::Rivalry;
-use super::strain::Strain;
 use super::stream::Stream;
-use crate::gtp::bound::Bound;
-use crate::gtp::controller::SingleFlowController;
-use crate::gtp::estimator::CapacityEstimator;
-use crate::gtp::monitor::SingleFlowMonitor;
+use crate::gtp::discover::{Found, Group, Member, Sample, is_news};
+use crate::gtp::monitor::{Interval, SingleFlowMonitor};
+use crate::gtp::paper::{CapacityEstimator, SingleFlowController};
 use crate::gtp::wire::{HEADER_LEN, OwnMessage, RATE_MAX};
 
 /// Silent for so long (and for several RTT), a sender is gone.
@@ -45,10 +41,6 @@ const TOLD_BURST_MESSAGES: u64 = 2;
 const TOLD_PART: f64 = 0.98;
 /// Requests run ahead of the data by a part of the RTT or this time, whichever is more.
 const LEAD: Span = Span::from_millis(5);
-/// A path is short when its RTT is no longer than this.
-const SHORT_RTT: Span = LEAD;
-/// A queue as long as this is borne: where all that requests let through is no longer.
-const WINDOW_QUEUE: Span = Span::from_millis(2);
 /// Least and most bytes that are asked for ahead: bounds what a receiver must remember.
 const OUTSTANDING_BLOCKS_MIN: u64 = 16;
 const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
@@ -58,16 +50,37 @@ const WINDOW_PARTS: u64 = 16;
 const STALLED_BLOCKS: u64 = 16;
 /// Most targets that are noted ahead of time.
 const PLANS_MAX: usize = 16;
-/// What a sender-limited flow is expected to use is its rate and this much more (gtp-2004 4.2: 0.02 r_total).
-const LIMITED_STEP: f64 = 1.02;
-
-/// A target binds when it is this close to the bound.
-pub(super) const BINDS: f64 = 0.99;
-/// The rate that a limited sender is expected to use is the highest of so many intervals.
-pub(super) const USED_INTERVALS: usize = 4;
 
 /// A host's flows.
 pub(super) type Flows = Table<FlowId, Flow>;
+
+/// All flows as the law sees them.
+pub(super) fn group(flows: &mut Flows) -> Group<'_> {
+    Group::new(flows.awake_mut().map(|(&id, flow)| flow.member(id, None)))
+}
+
+/// The same at the end of a central interval, with what that brought.
+pub(super) fn group_after_interval(now: Time, flows: &mut Flows) -> Group<'_> {
+    Group::new(flows.awake_mut().map(|(&id, flow)| {
+        let measured = flow.is_under_way() && !flow.core.reliable;
+        let interval = if measured { flow.monitor.take_interval(now) } else { None };
+        flow.member(id, interval)
+    }))
+}
+
+/// The law has looked at the flows: they do what it asks of them.
+pub(super) fn obey(now: Time, flows: &mut Flows) {
+    flows.awake_mut().for_each(|(_, flow)| flow.obey(now));
+}
+
+/// Flow `id` has seen congestion: those that bring the same data set have, too.
+pub(super) fn cut_siblings(now: Time, id: FlowId, flows: &mut Flows) {
+    let Some(object) = flows.get(&id).map(|flow| flow.core.join.object) else { return };
+    for (_, flow) in flows.awake_mut().filter(|(other, flow)| **other != id && flow.core.join.object == object) {
+        let sample = flow.sample();
+        flow.found.cut_window(now, &sample);
+    }
+}
 
 /// How far a flow is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,36 +119,17 @@ pub(crate) struct Flow {
     pub(super) monitor: SingleFlowMonitor,
     pub(super) controller: SingleFlowController,
     pub(super) estimator: CapacityEstimator,
-    /// What is known of the path's capacity (C_i).
-    pub(super) path: Bound,
+    /// What the law has found of it: the estimate in force (r_hat) above all.
+    pub(super) found: Found,
+    /// The host's own TCP takes part, and its queue must not keep the flow from its rate.
+    pub(super) beside_host: bool,
     /// The path has been measured, or need not be: the estimate means something.
     pub(super) measured: bool,
-    /// The path is short, and what it holds is little beside the socket buffer: requests bound what is on its way, not
-    /// the rate.
-    pub(super) window_bound: bool,
-    /// What the requests let through would be gone in a short time.
-    drains_soon: bool,
-    /// Packets were lost nevertheless: something on the path holds less than the requests let through.
-    pub(super) overran: bool,
-    /// The sender gives less than it is asked for.
-    pub(super) limited: bool,
-    /// Total rates of the last intervals in which it did, and how many there were.
-    pub(super) used: [Bitrate; USED_INTERVALS],
-    /// How often in a row it did.
-    pub(super) fell_short: u32,
-    /// The estimate in force (r_hat).
-    pub(super) estimate: Bitrate,
     /// Targets from the scheduler that are to be taken over in the future, in order.
     pub(super) pending_targets: VecDeque<(Time, Bitrate)>,
     pub(super) epoch: u16,
     pub(super) told_rate: Bitrate,
-    pub(super) ambient: AmbientLoss,
-    pub(super) standing: StandingQueue,
     pub(super) stalled: bool,
-    /// How it competes with others' traffic.
-    pub(super) rivalry: Rivalry,
-    /// What it has lost while it holds the rate that was told; `None`: it follows what is found.
-    pub(super) strain: Option<Strain>,
     /// What holds its rate, as far as the scheduler knows.
     pub(super) held_by: HeldBy,
     /// How the path does if it is a byte stream.
@@ -159,23 +153,13 @@ impl Flow {
             monitor: SingleFlowMonitor::new(now),
             controller: SingleFlowController::new(Bitrate::ZERO),
             estimator: CapacityEstimator::default(),
-            path: Bound::default(),
+            found: Found::default(),
+            beside_host: false,
             measured: false,
-            window_bound: false,
-            drains_soon: false,
-            overran: false,
-            limited: false,
-            used: [Bitrate::ZERO; USED_INTERVALS],
-            fell_short: 0,
-            estimate: Bitrate::ZERO,
             pending_targets: VecDeque::new(),
             epoch: 0,
             told_rate: Bitrate::ZERO,
-            ambient: AmbientLoss::default(),
-            standing: StandingQueue::default(),
             stalled: false,
-            rivalry: Rivalry::default(),
-            strain: None,
             held_by: HeldBy::Starting,
             stream: Stream::default(),
             held: None,
@@ -203,8 +187,7 @@ impl Flow {
         self.held = None;
         self.core.path.await_full_size(None);
         self.pending_targets.clear();
-        self.standing = StandingQueue::default();
-        self.rivalry = Rivalry::default();
+        self.found.rest();
     }
 
     /// The smoothed RTT; a guess before the first echo.
@@ -217,27 +200,44 @@ impl Flow {
         self.monitor.base_rtt().unwrap_or(RTT_GUESS)
     }
 
-    /// Sees whether requests bound what is on its way, and whether that is bound enough, after an interval that lost
-    /// packets beyond what is ambient or did not. All flows together were told `all_told`.
-    pub(super) fn judge_window(&mut self, socket_buffer: u64, all_told: Bitrate, lost: bool) {
-        let rtt = self.base_rtt();
-        self.window_bound = rtt <= SHORT_RTT && self.told_rate.bytes_in(rtt) < socket_buffer / 4;
-        self.overran |= self.window_bound && lost;
-        self.drains_soon = all_told.time_for(socket_buffer / 2) <= WINDOW_QUEUE;
-    }
-
-    /// Whether more than the path can carry may be asked of it at no cost.
-    pub(super) fn overshoots_freely(&self) -> bool {
-        self.window_bound && self.drains_soon && !self.overran
-    }
-
-    /// What the scheduler counts on this flow to use: its target, without the room that a limited sender is left.
-    pub(super) fn granted(&self) -> Bitrate {
-        let target = self.controller.target();
-        if let Some(rate) = self.rivalry_rate() {
-            return target.min(rate);
+    /// What the law is told of the flow.
+    pub(super) fn sample(&self) -> Sample {
+        Sample {
+            object: self.core.join.object,
+            block: u64::from(self.core.block),
+            packet: u64::from(self.core.block) + self.core.overhead(),
+            runs: self.is_running(),
+            is_stream: self.core.reliable,
+            stream_use: self.stream.use_expected(),
+            told: self.told_rate,
+            target: self.controller.target(),
+            bound: self.known_bound(),
+            rtt: self.rtt(),
+            base_rtt: self.base_rtt(),
+            recent_queue: self.monitor.recent_queue(),
+            recent_loss: self.monitor.recent_loss(),
+            reorder: self.reorder_window(),
+            packets: (self.monitor.received_packets, self.monitor.lost_packets),
         }
-        if self.limited { target.min(self.estimate) } else { target }
+    }
+
+    /// The flow as the law sees it, after an interval or without one.
+    fn member(&mut self, id: FlowId, interval: Option<Interval>) -> Member<'_> {
+        Member::new(id, self.sample(), &mut self.found, interval)
+    }
+
+    /// Does what the law asks of it.
+    fn obey(&mut self, now: Time) {
+        let orders = self.found.take_orders();
+        if let Some(queue) = orders.delay_is_base {
+            self.monitor.take_delay_as_base(queue);
+        }
+        if orders.keep_base {
+            self.monitor.keep_base(now);
+        }
+        if orders.drop_plans {
+            self.pending_targets.clear();
+        }
     }
 
     /// What bounds this flow by what was told: min(C_i, R_app, R_send).
@@ -248,22 +248,8 @@ impl Flow {
 
     /// Sets the estimate by what is known of the path.
     pub(super) fn estimate_by_path(&mut self) {
-        let path = if self.core.reliable { self.stream.use_expected() } else { self.path.limit() };
-        self.estimate = path.unwrap_or(RATE_MAX).min(self.known_bound());
-        if self.limited {
-            let used = self.used.iter().copied().max().unwrap_or(Bitrate::ZERO);
-            self.estimate = self.estimate.min(used.mul_f64(LIMITED_STEP));
-        }
-    }
-
-    /// Whether what the path is known to carry is what bounds the flow.
-    pub(super) fn path_binds(&self) -> bool {
-        self.path.limit().is_some_and(|limit| self.controller.target() >= limit.mul_f64(BINDS))
-    }
-
-    /// The part of what is sent that is lost whatever the rate.
-    pub(super) fn ambient_ratio(&self) -> f64 {
-        self.ambient.ratio.min(0.9)
+        let sample = self.sample();
+        self.found.estimate_by_path(&sample);
     }
 
     /// The flow's path is another from now on, and is not open yet. Whether the scheduler had given the flow a rate.
@@ -275,14 +261,8 @@ impl Flow {
         self.stalled = false;
         self.held = None;
         self.measured = false;
-        self.limited = false;
-        self.fell_short = 0;
-        self.overran = false;
-        self.path = Bound::default();
+        self.found.change_path();
         self.stream = Stream::default();
-        self.rivalry = Rivalry::default();
-        self.ambient = AmbientLoss::default();
-        self.standing = StandingQueue::default();
         self.monitor.begin_path(now);
         self.told_rate = Bitrate::ZERO;
         self.pending_targets.clear();
@@ -307,7 +287,7 @@ impl Flow {
         let packet = u64::from(self.core.block) + self.core.overhead();
         // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do. But there must be
         // several in each interval, or the rate cannot be measured.
-        let span = match self.overshoots_freely() {
+        let span = match self.found.overshoots_freely() {
             true if self.base_rtt() <= HOST_RTT => HOST_BURST_SPAN,
             true => LONG_BURST_SPAN,
             false => BURST_SPAN,
@@ -340,14 +320,15 @@ impl Flow {
             let limit = self.stream.window(self.base_rtt());
             return (limit, limit / 8);
         }
-        if let Some(blocks) = self.rivalry_blocks() {
+        if let Some(blocks) = self.found.rivalry_blocks() {
             return (blocks * block, (blocks / WINDOW_PARTS).max(1) * block);
         }
         let rate = self.controller.requested();
-        let rtt = match self.rivalry.beside_host {
+        let rtt_now = || self.base_rtt() + self.monitor.recent_queue();
+        let rtt = match self.beside_host {
             // A rate that is held needs what is on its way in others' queues, too.
-            _ if self.strain.is_some() => self.rtt_now().max(self.rtt()),
-            true => self.rtt_now(),
+            _ if self.found.holds_rate() => rtt_now().max(self.rtt()),
+            true => rtt_now(),
             false => self.base_rtt(),
         };
         let lead = rate.bytes_in(rtt / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2)) + 2 * self.burst(rate);
@@ -529,19 +510,29 @@ impl Flow {
             return None;
         }
         let loss = self.monitor.take_rtt_loss(now);
-        if self.rivalry.is_on() {
+        if self.found.competes() {
             return Some(self.rivalry_tick(now));
         }
-        if self.strain.is_some() {
+        if self.found.holds_rate() {
             // What is lost is judged over central intervals.
             return None;
         }
-        let loss = self.ambient.excess(loss?);
+        let loss = self.found.excess(loss?);
         self.controller.on_rtt(loss);
         let requested = self.controller.requested();
         let changed = (requested.as_f64() - self.told_rate.as_f64()).abs() > 0.001 * self.told_rate.as_f64();
         let changed = changed | (self.monitor.bursts.take_change() && self.is_told(requested));
         Some(Tick { loss, message: changed.then(|| self.tell_rate(requested, false)), cut: false })
+    }
+
+    /// The same of a flow that competes: its window says the rate.
+    fn rivalry_tick(&mut self, now: Time) -> Tick {
+        let sample = self.sample();
+        let cut = self.found.rivalry_tick(now, &sample);
+        let rate = self.found.rivalry_target(&sample);
+        self.controller.set_target(rate);
+        let message = is_news(rate, self.told_rate).then(|| self.tell_rate(rate, false));
+        Tick { loss: 0.0, message, cut }
     }
 }
 
@@ -629,7 +620,11 @@ impl ReceiverFlow for Flow {
             lost_packets: self.monitor.lost_packets,
             retransmitted_bytes: self.retransmitted_bytes,
             received_rate: self.monitor.display_rate(),
-            target_rate: if self.core.reliable { self.granted().min(self.estimate) } else { self.controller.target() },
+            target_rate: if self.core.reliable {
+                self.found.granted(&self.sample()).min(self.found.estimate)
+            } else {
+                self.controller.target()
+            },
             requested_rate: self.told_rate,
             outstanding_bytes: self.requests.pending_bytes(),
             queue_delay: self.monitor.standing_queue(),

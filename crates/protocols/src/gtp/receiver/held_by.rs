@@ -3,7 +3,8 @@
 use inhaul_base::Bitrate;
 use inhaul_transport::HeldBy;
 
-use super::flow::{BINDS, Flow, Phase};
+use super::flow::{Flow, Phase};
+use crate::gtp::discover::BINDS;
 use crate::gtp::wire::RATE_MAX;
 
 /// A sender that has fallen short so many times in a row is what holds its flow.
@@ -11,10 +12,11 @@ const SHORT_TIMES: u32 = 2;
 
 /// What holds a flow that the scheduler grants `target`, where `holder` is what holds those that share the receiver.
 pub(super) fn of(flow: &Flow, target: Bitrate, holder: HeldBy) -> HeldBy {
-    let estimate = flow.rivalry_rate().unwrap_or(flow.estimate).min(RATE_MAX);
+    let found = &flow.found;
+    let estimate = found.wanted(&flow.sample()).min(RATE_MAX);
     if target < estimate.mul_f64(BINDS) {
         // Where hosts are all there is, the bound moves out of the way.
-        return if holder == HeldBy::Receiver && flow.overshoots_freely() { HeldBy::Nothing } else { holder };
+        return if holder == HeldBy::Receiver && found.overshoots_freely() { HeldBy::Nothing } else { holder };
     }
     let limits = flow.core.join.limits;
     let told = limits.application_rate.into_iter().chain(limits.link_rate).min();
@@ -25,11 +27,11 @@ pub(super) fn of(flow: &Flow, target: Bitrate, holder: HeldBy) -> HeldBy {
             HeldBy::Policy
         };
     }
-    if flow.rivalry.is_on() {
+    if found.competes() {
         HeldBy::Others
-    } else if flow.limited {
+    } else if found.limited {
         HeldBy::Sender
-    } else if flow.path.limit().is_some() && !flow.overshoots_freely() {
+    } else if found.path.limit().is_some() && !found.overshoots_freely() {
         HeldBy::Path
     } else {
         HeldBy::Nothing
@@ -43,7 +45,7 @@ impl Flow {
             Phase::Opening | Phase::Train { .. } => HeldBy::Starting,
             Phase::Idle => HeldBy::Nothing,
             Phase::Steady if self.told_rate == Bitrate::ZERO => HeldBy::Starting,
-            Phase::Steady if self.fell_short >= SHORT_TIMES && !self.rivalry.is_on() => HeldBy::Sender,
+            Phase::Steady if self.found.fell_short >= SHORT_TIMES && !self.found.competes() => HeldBy::Sender,
             Phase::Steady => self.held_by,
         }
     }

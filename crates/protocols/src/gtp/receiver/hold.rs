@@ -59,7 +59,7 @@ impl Outlook {
         for (&id, flow) in core.flows.awake_mut().filter(|(_, flow)| flow.is_under_way()) {
             // What requests let through is about what the buffer takes. The little that is lost beyond that costs less
             // than a hold which begins too early or ends too late.
-            if flow.is_held_for(pause) || flow.window_bound {
+            if flow.is_held_for(pause) || flow.found.window_bound {
                 continue;
             }
             let rtt = flow.base_rtt();

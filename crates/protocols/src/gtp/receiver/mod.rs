@@ -1,22 +1,10 @@
 //! The receiver: all flows of a host that fetches, and the central control over them (gtp-2004 3.2, Figure 4).
 
-mod ambient;
-mod capacities;
 mod central;
-mod company;
-mod compete;
-mod fixed;
 mod flow;
 mod held_by;
 mod hold;
-mod host_tcp;
-mod judgement;
-mod policy;
-mod probe;
 mod requests;
-mod rivalry;
-mod shadow;
-mod strain;
 mod stream;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
@@ -26,13 +14,13 @@ use inhaul_transport::kit::receiver::{self, Core, FlowCore, Receiver, Reception,
 use inhaul_transport::kit::wire::{Message, Reader};
 use inhaul_transport::{CommandError, EndpointConfig, FlowError, FlowId, HostSample, Place};
 
+use super::discover::Policy;
 use super::monitor::Run;
 use super::wire::{BLOCK_GRAIN, DataHeader, Edge, HEADER_LEN, OwnMessage, SetupMore, VERSION, accept_rate};
 use central::Central;
 pub(super) use central::Control;
 use flow::{Flow, Phase};
 use hold::Outlook;
-pub(super) use policy::Policy;
 use requests::Arrival;
 
 /// All flows of a host that fetches.
@@ -152,7 +140,7 @@ impl Reception for Gtp {
         };
         if let Some(flow) = core.flows.get_mut(&id) {
             flow.send_limit = send_rate;
-            flow.estimate = flow.estimate.min(flow.known_bound());
+            flow.found.estimate = flow.found.estimate.min(flow.known_bound());
         }
         self.central.schedule(now, &mut core.flows);
         Ok(())
@@ -212,7 +200,7 @@ impl Reception for Gtp {
         if let Some(tick) = flow.rtt_tick(now) {
             messages.extend(tick.message);
             if tick.cut {
-                compete::cut_siblings(now, id, &mut core.flows);
+                flow::cut_siblings(now, id, &mut core.flows);
             }
             self.central.on_rtt(now, tick.loss, self.wire_bytes, &core.flows);
         }

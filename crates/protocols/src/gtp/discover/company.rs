@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, Span, Time};
 
-use crate::gtp::bound::DRAIN_MAX;
+use super::bound::DRAIN_MAX;
 
 /// The most that came through is remembered for so long.
 const MOST_WINDOW: Span = Span::from_secs(60);

@@ -30,8 +30,6 @@ pub(super) struct Rivalry {
     pub(super) share: Option<Bitrate>,
     /// Part of the window that is asked for.
     pub(super) ease: f64,
-    /// The host's own TCP takes part, and its queue must not keep the flow from its rate.
-    pub(super) beside_host: bool,
 }
 
 impl Rivalry {
@@ -68,10 +66,5 @@ impl Rivalry {
 
     pub(super) fn is_companion(&self, other: FlowId) -> bool {
         self.companions.iter().any(|(known, _, times)| *known == other && *times >= COMPANIONS_TIMES)
-    }
-
-    /// Whether what it asks for has changed at once since the last call.
-    pub(super) fn take_retell(&mut self) -> bool {
-        std::mem::take(&mut self.retell)
     }
 }

@@ -4,7 +4,7 @@
 use inhaul_base::{Bitrate, Span, Time};
 
 use super::ambient::{LOSS_THRESHOLD, LOWER};
-use super::flow::Flow;
+use super::found::{Found, Sample};
 use crate::gtp::monitor::{Interval, Loss};
 
 /// A queue that stands while more than this is lost is not foreign.
@@ -19,8 +19,8 @@ pub(super) fn queue_threshold(rate: Bitrate, block: u64, packets: u64) -> Span {
 }
 
 /// The loss of the last RTT, as a part of what counts as congestion.
-pub(super) fn fresh_loss(flow: &Flow) -> f64 {
-    flow.ambient.excess(flow.monitor.recent_loss()) / LOSS_THRESHOLD
+pub(super) fn fresh_loss(sample: &Sample, found: &Found) -> f64 {
+    found.ambient.excess(sample.recent_loss) / LOSS_THRESHOLD
 }
 
 /// What an interval says of one flow.
@@ -54,32 +54,34 @@ pub(super) struct Look {
 }
 
 impl Judgement {
-    pub(super) fn of(flow: &mut Flow, mut interval: Interval, look: Look) -> Self {
+    /// What `interval` says, as far as it is looked at so. What is taken for the path's delay is no queue any more.
+    pub(super) fn of(sample: &mut Sample, found: &mut Found, mut interval: Interval, look: Look) -> Self {
         let Look { now, threshold, alarmed, testing, probing, shy } = look;
         let seen = Loss { ratio: interval.loss, packets: interval.packets };
         // Much loss and a queue are congestion, however often a cut of the rate was in vain.
-        let whole = flow.ambient.excess(seen) == 0.0 && seen.ratio < FOREIGN_LOSS;
-        let all_came = whole && interval.total() >= flow.controller.target().mul_f64(LOWER);
-        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) && !shy {
-            flow.monitor.take_delay_as_base(interval.queue);
+        let whole = found.ambient.excess(seen) == 0.0 && seen.ratio < FOREIGN_LOSS;
+        let all_came = whole && interval.total() >= sample.target.mul_f64(LOWER);
+        if found.standing.is_foreign(now, interval.queue, threshold, all_came) && !shy {
+            found.order().delay_is_base = Some(interval.queue);
+            sample.recent_queue = sample.recent_queue.saturating_sub(interval.queue);
             interval.queue = Span::ZERO;
         }
-        let fresh = if testing { flow.monitor.recent_queue() } else { Span::ZERO };
+        let fresh = if testing { sample.recent_queue } else { Span::ZERO };
         if probing {
-            flow.ambient.on_probe(seen);
+            found.ambient.on_probe(seen);
         }
         let learns = !probing && interval.queue_mean < threshold;
         if learns && !testing {
-            flow.ambient.note(now, seen);
+            found.ambient.note(now, seen);
         }
-        let in_vain = learns && flow.ambient.learn(now, seen, interval.total());
+        let in_vain = learns && found.ambient.learn(now, seen, interval.total());
         let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
         Self {
             interval,
             queue: interval.queue.max(fresh),
-            delivered: delivered.mul_f64(1.0 / (1.0 - flow.ambient_ratio())),
+            delivered: delivered.mul_f64(1.0 / (1.0 - found.ambient_ratio())),
             in_vain,
-            excess: flow.ambient.excess(seen),
+            excess: found.ambient.excess(seen),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 
+use super::bound::MARGIN;
 use super::probe::Trial;
-use crate::gtp::bound::MARGIN;
 use crate::gtp::monitor::Loss;
 
 /// A loss is beyond chance when it is so many standard deviations above what is ambient.

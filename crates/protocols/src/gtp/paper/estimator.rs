@@ -2,7 +2,7 @@
 
 use inhaul_base::Bitrate;
 
-use super::monitor::Interval;
+use crate::gtp::monitor::Interval;
 
 /// gtp-2004 4.2: first and ordinary increment, as a part of the total rate.
 const INCREMENT: f64 = 0.02;

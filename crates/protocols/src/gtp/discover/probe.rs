@@ -10,7 +10,7 @@ const GAP_MAX: u32 = 128;
 /// ... or up to so many while it may be others' loss.
 const GAP_TRIED: u32 = 16;
 /// The part that is asked for in a probe.
-pub(super) const PROBE: f64 = 0.75;
+pub(in crate::gtp) const PROBE: f64 = 0.75;
 /// A loss is cured if a probe takes this part off it, or of what a full link would lose less, ...
 const CURED: (f64, f64) = (0.5, 0.25);
 /// ... and if chance explains that by so many standard deviations only.
