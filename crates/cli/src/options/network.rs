@@ -141,8 +141,7 @@ impl Carrier {
         let mut parameters = self.set.clone();
         let Some(policy) = self.policy.map(Policy::from) else { return Ok(parameters) };
         let has = |name: &str| parameters.iter().any(|(known, _)| known == name);
-        let entry = registry::find(&self.transport);
-        if entry.is_some_and(|entry| !entry.parameters.iter().any(|known| known.name == Policy::PARAMETER)) {
+        if lacks_policies(&self.transport) {
             let text = format!("--policy is for gtp: {} has no policies; leave out one of the two", self.transport);
             return Err(Wrong::new(text));
         }
@@ -165,13 +164,17 @@ impl Carrier {
     }
 }
 
+/// Whether a transport is known and has no policies.
+fn lacks_policies(transport: &str) -> bool {
+    registry::find(transport).is_some_and(|entry| !entry.parameters.iter().any(|known| known.name == Policy::PARAMETER))
+}
+
 /// Whether the values of two flags of one command contradict each other, although the parser takes both.
 pub(crate) fn contradict(one: (&str, &str), other: (&str, &str)) -> bool {
     let one_way = |(flag, policy): (&str, &str), (other, value): (&str, &str)| {
-        let names_policy = |parameter: &inhaul_transport::Parameter| parameter.name == Policy::PARAMETER;
         flag == "policy"
             && match other {
-                "transport" => registry::find(value).is_some_and(|entry| !entry.parameters.iter().any(names_policy)),
+                "transport" => lacks_policies(value),
                 "set" => matches!(value.split_once('='), Some((Policy::PARAMETER, _)) | Some(("control", "paper"))),
                 "control" => value == "paper",
                 // Those of a bench.
