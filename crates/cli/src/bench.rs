@@ -19,7 +19,7 @@ use crate::options::{
 use crate::output::{announce, to_json, warn};
 use crate::own_address::host_of;
 use crate::signals::stop_on_signals;
-use crate::summary::{milliseconds, percent, rate};
+use crate::summary::{milliseconds, percent, rate, unusual_policy};
 use crate::trust;
 
 /// Heading of the options that say what is measured.
@@ -77,7 +77,7 @@ pub(crate) struct Bench {
     #[arg(long, value_enum, default_value_t, help_heading = MEASUREMENT)]
     memory: MemoryArg,
     #[command(flatten)]
-    transport: Transport,
+    pub(crate) transport: Transport,
     /// Limit of what the receiver takes in from all senders, headers included [default: measured]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     receive_rate: Option<Bitrate>,
@@ -109,6 +109,11 @@ impl From<MemoryArg> for Memory {
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
+    if args.server && args.transport.carrier.policy.is_some() {
+        let text =
+            "--policy is for the side that receives and asks: leave it out; '--set policy=low' lets in only that";
+        return Err(Failure::usage(text));
+    }
     if args.server {
         let state = trust::state();
         let (key, _) = Key::load_or_make(&state.server_key())?;
@@ -137,7 +142,11 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     }
     let mut servers = args.servers.clone();
     let trust = trust::settle(&args.security, &mut servers, NamedBy::User)?;
-    check_policy(&args.transport, args.receive_rate)?;
+    if args.reverse {
+        args.transport.carrier.for_server()?;
+    } else {
+        check_policy(&args.transport, args.receive_rate)?;
+    }
     let net = net_options(&args.wire, &args.transport, trust)?;
     let options = BenchOptions {
         servers,
@@ -191,10 +200,11 @@ fn summary(report: &BenchReport) -> String {
     }
     let fairness = report.jain_index.map_or_else(String::new, |index| format!(", Jain's index {index:.4}"));
     format!(
-        "- - - - - - - - - - - - - - - -\n{table}{}, loss {}, {:.2} s of this processor{fairness}",
+        "- - - - - - - - - - - - - - - -\n{table}{}, loss {}, {:.2} s of this processor{fairness}{}",
         Throughput::of(report.bytes, Span::from_secs_f64(report.seconds)),
         percent(report.loss_ratio),
         report.cpu_seconds,
+        unusual_policy(", ", report.policy.as_deref()),
     )
 }
 
@@ -218,8 +228,11 @@ mod tests {
         assert_eq!(text.lines().count(), 5, "{text}");
         assert!(text.ends_with("10.0 MB in 1.00 s: 80.0 Mbit/s, loss 0.00 %, 0.00 s of this processor"), "{text}");
         crate::figures::assert_rate(text.lines().last().unwrap());
-        let fair = summary(&BenchReport { jain_index: Some(0.98765), ..report });
+        let policy = Some("fair".to_owned());
+        let fair = summary(&BenchReport { jain_index: Some(0.98765), policy, ..report });
         assert!(fair.ends_with(" of this processor, Jain's index 0.9877"), "{fair}");
+        let low = summary(&BenchReport { policy: Some("low".to_owned()), ..BenchReport::default() });
+        assert!(low.ends_with(" of this processor, policy low"), "{low}");
     }
 
     #[test]

@@ -36,6 +36,7 @@ Examples:
 
 /// The command line of `inhaul copy`.
 #[derive(Debug, Args)]
+#[command(mut_arg("policy", |policy| policy.value_parser(options::policy_of_server())))]
 pub(crate) struct Copy {
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
     #[arg(
@@ -46,7 +47,7 @@ pub(crate) struct Copy {
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     rate: Option<Bitrate>,
     #[command(flatten)]
-    carrier: Carrier,
+    pub(crate) carrier: Carrier,
     #[command(flatten)]
     retry: Retry,
     #[command(flatten)]

@@ -44,8 +44,8 @@ pub(crate) fn check(cli: &Cli) -> Result<(), Wrong> {
     match &cli.command {
         Command::Get(get) => get.fetch.split_places().map(drop),
         Command::Plan(plan) => plan.fetch.split_places().map(drop),
-        Command::Put(put) => put.split_places().map(drop),
-        Command::Copy(copy) => copy.split_places().map(drop),
+        Command::Put(put) => put.split_places().and_then(|_| put.carrier.for_server().map(drop)),
+        Command::Copy(copy) => copy.split_places().and_then(|_| copy.carrier.for_server().map(drop)),
         _ => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use inhaul_base::format_bytes;
 use inhaul_base::table::{cut, width};
 use inhaul_mover::{Progress, SourceProgress, SourceStatus};
 
-use crate::summary::{milliseconds, percent, rate};
+use crate::summary::{milliseconds, percent, rate, unusual_policy};
 use crate::terminal::{self, Size};
 
 /// From this width on all of the transfer is said in one line.
@@ -45,7 +45,12 @@ fn overall(progress: &Progress, columns: usize) -> Vec<String> {
         done.push(format!("{} of {} files", progress.files, progress.total_files));
     }
     let pace = match &progress.waiting {
-        None => vec![fetched(progress), format!("now {}", rate(progress.goodput_bps)), time_left(progress)],
+        None => {
+            let now = format!("now {}", rate(progress.goodput_bps));
+            let policy = unusual_policy("", progress.policy.as_deref());
+            let parts = [fetched(progress), now, time_left(progress), policy];
+            parts.into_iter().filter(|part| !part.is_empty()).collect()
+        }
         Some(waiting) => {
             let (servers, since) = (waiting.servers.join(", "), clock(waiting.seconds));
             vec![format!("waiting for {servers} for {since}; Ctrl-C ends it")]
@@ -218,6 +223,16 @@ mod tests {
                 "    62.1 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961",
             ]
         );
+    }
+
+    #[test]
+    fn display_names_a_policy_that_is_not_the_default() {
+        let second = |policy: &str| {
+            let progress = Progress { policy: Some(policy.to_owned()), ..progress() };
+            lines(&progress, Size { columns: 80, rows: 24 }).swap_remove(1)
+        };
+        assert!(second("fair").ends_with("  8 s left"), "{}", second("fair"));
+        assert!(second("low").ends_with("  8 s left  policy low"), "{}", second("low"));
     }
 
     #[test]

@@ -44,6 +44,7 @@ Examples:
 
 /// The command line of `inhaul put`.
 #[derive(Debug, Args)]
+#[command(mut_arg("policy", |policy| policy.value_parser(options::policy_of_server())))]
 pub(crate) struct Put {
     #[arg(required = true, num_args = 2.., value_names = ["PATH", "DEST"])]
     #[arg(value_hint = ValueHint::AnyPath)]
@@ -53,7 +54,7 @@ pub(crate) struct Put {
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     send_rate: Option<Bitrate>,
     #[command(flatten)]
-    carrier: Carrier,
+    pub(crate) carrier: Carrier,
     #[command(flatten)]
     retry: Retry,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use inhaul_base::table::{Align, Table};
 use inhaul_base::{Bitrate, format_bytes, format_seconds};
-use inhaul_mover::{Action, Report, SourceStatus, printable};
+use inhaul_mover::{Action, Policy, Report, SourceStatus, printable};
 
 /// The summary of a transfer that ended well, with a newline at the end.
 pub(crate) fn of_transfer(report: &Report) -> String {
@@ -29,7 +29,9 @@ pub(crate) fn of_transfer(report: &Report) -> String {
         format!("{} came: ", format_bytes(report.fetched_bytes))
     };
     let fairness = report.jain_index.map_or_else(String::new, |index| format!(", Jain's index {index:.4}"));
-    let _ = writeln!(text, "{fetched}{}, loss {}{fairness}", rate(report.goodput_bps), percent(report.loss_ratio));
+    let policy = unusual_policy(", ", report.policy.as_deref());
+    let (goodput, loss) = (rate(report.goodput_bps), percent(report.loss_ratio));
+    let _ = writeln!(text, "{fetched}{goodput}, loss {loss}{fairness}{policy}");
     text + &sender_table(report).to_string()
 }
 
@@ -86,6 +88,12 @@ fn verb(action: Action) -> &'static str {
 /// So many files, in words.
 pub(crate) fn count_of_files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+/// The policy, if it is not the default, behind these words.
+pub(crate) fn unusual_policy(before: &str, policy: Option<&str>) -> String {
+    let unusual = policy.filter(|policy| *policy != Policy::default().name());
+    unusual.map_or_else(String::new, |policy| format!("{before}policy {policy}"))
 }
 
 /// A rate in bits per second, for a person.
@@ -151,6 +159,8 @@ mod tests {
         assert!(text.contains("6.40 Gbit/s  0.0050 %  20.00 ms  a:4321\n"), "{text}");
         crate::figures::assert_rate(&text);
         assert!((crate::figures::sum_of_rates(&text, "a:4321") - 9.6e9).abs() < 1e8, "{text}");
+        let held = of_transfer(&Report { policy: Some("fixed".to_owned()), ..report.clone() });
+        assert!(held.contains("Jain's index 0.9800, policy fixed\n"), "{held}");
         let alone = of_transfer(&Report { jain_index: None, ..report.clone() });
         assert!(!alone.contains("Jain"), "{alone}");
         // What an earlier call has left, and holes, have no part in the rate.

@@ -80,12 +80,14 @@ fn mtus(plan: &Plan) -> BTreeMap<NodeId, u16> {
 pub(crate) fn left_out(plan: &Plan) -> Vec<String> {
     let mut left_out = Vec::new();
     let limited = |spec: &HostSpec| {
-        spec.packet_rate.is_some() || !spec.tasks.is_empty() || spec.noise.is_some() || spec.scheduler.is_some()
+        let rate = spec.packet_rate.is_some() || spec.scheduler.is_some();
+        rate || spec.send_buffer.is_some() || !spec.tasks.is_empty() || spec.noise.is_some()
     };
     for (id, name) in plan.topology.nodes() {
         if plan.topology.host_spec(id).is_some_and(limited) {
             left_out.push(format!(
-                "host '{name}' has this machine's processors, not its packet_rate, tasks, noise and scheduler"
+                "host '{name}' has this machine's processors and buffers, not its packet_rate, send_buffer, tasks, noise and \
+                 scheduler"
             ));
         }
     }

@@ -35,7 +35,7 @@ to = "rival"
 "#;
 
 /// Runs it with these changes.
-fn run(set: &[(&str, &str)]) -> RunResult {
+pub(crate) fn run(set: &[(&str, &str)]) -> RunResult {
     run_of(SHARED, set)
 }
 
@@ -53,7 +53,7 @@ fn shares(run: &RunResult) -> (f64, f64) {
     (run.flows[0].measured_bps / 97e6, run.flows[1].measured_bps / 97e6)
 }
 
-const QUEUE: &str = "topology.graph.links.shared.link.queue";
+pub(crate) const QUEUE: &str = "topology.graph.links.shared.link.queue";
 const RIVALS: &str = "flows.rival*.count";
 const RIVALS_START: &str = "flows.rival*.start";
 const SEED: &str = "seed";

@@ -1,47 +1,21 @@
 //! GTP beside the TCP of its own host (PROTOCOL.md 7.9 of GTP).
 
-use inhaul_lab::{Backend, RunResult, Scenario, run_scenario};
+use inhaul_lab::RunResult;
 
-/// One flow beside one of CUBIC, to the same host, over a link of 200 Mbit/s and 30 ms.
-const SHARED: &str = r#"
-title = "beside the host's own TCP"
-duration = "40 s"
-record = "200 ms"
-measure = { from = "12 s" }
-host_tcp = true
+use crate::company::{self, QUEUE};
 
-[topology.graph]
-hosts = ["near", "far", "other"]
-routers = ["a", "b"]
-links = [
-  { name = "shared", from = "a", to = "b", link = { rate = "200 Mbit/s", queue = "40 ms", jitter = "20 us" }, back = { rate = "200 Mbit/s", queue = "100 ms" } },
-  { name = "far", from = "far", to = "a", link = { rate = "20 Gbit/s", queue = "unlimited", delay = "15 ms" } },
-  { name = "near", from = "b", to = "near", link = { rate = "20 Gbit/s", queue = "unlimited" } },
-  { name = "other", from = "other", to = "a", link = { rate = "20 Gbit/s", queue = "100 ms", delay = "15 ms" } },
-]
-
-[[flows]]
-name = "own"
-protocol = "gtp"
-from = "far"
-to = "near"
-start = "500 ms"
-
-[[flows]]
-name = "tcp*"
-protocol = "cubic"
-from = "other"
-to = "near"
-"#;
+/// The network of [`company`], with 200 Mbit/s; the rival's data comes to the same host, which sees its own TCP.
+const TO_ONE_HOST: [(&str, &str); 5] = [
+    ("host_tcp", "true"),
+    ("topology.graph.links.shared.link.rate", "200 Mbit/s"),
+    ("topology.graph.links.shared.back.rate", "200 Mbit/s"),
+    ("topology.graph.links.other.link.queue", "100 ms"),
+    ("flows.rival*.to", "near"),
+];
 
 /// Runs it with these changes.
 fn run(set: &[(&str, &str)]) -> RunResult {
-    let set: Vec<_> = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let scenario = Scenario::parse("test.toml", SHARED, &set).unwrap_or_else(|error| panic!("{error}"));
-    let mut runs = run_scenario(&scenario, "test", Backend::Sim { threads: 1 }, &());
-    let run = runs.remove(0);
-    assert!(run.valid, "{:?}", run.invalid_reason);
-    run
+    company::run(&[&TO_ONE_HOST, set].concat())
 }
 
 /// What the two have, in Mbit/s.
@@ -51,14 +25,13 @@ fn rates(run: &RunResult) -> (f64, f64) {
 
 /// Half of the link, without headers.
 const HALF: f64 = 96.5;
-const QUEUE: &str = "topology.graph.links.shared.link.queue";
 const OTHER: &str = "topology.graph.links.other.link.rate";
 
 #[test]
 fn beside_the_hosts_own_tcp_each_has_half_whatever_the_queue_and_whoever_came_first() {
     for queue in ["1 ms", "5 ms", "40 ms"] {
         for (own, tcp) in [("500 ms", "0 ms"), ("0 ms", "5 s")] {
-            let (own, tcp) = rates(&run(&[(QUEUE, queue), ("flows.own.start", own), ("flows.tcp*.start", tcp)]));
+            let (own, tcp) = rates(&run(&[(QUEUE, queue), ("flows.own.start", own), ("flows.rival*.start", tcp)]));
             let fair = |rate: f64| (0.8..1.2).contains(&(rate / HALF));
             assert!(fair(own) && fair(tcp), "{queue}: {own:.1} beside {tcp:.1}");
         }
@@ -67,7 +40,7 @@ fn beside_the_hosts_own_tcp_each_has_half_whatever_the_queue_and_whoever_came_fi
 
 #[test]
 fn without_the_monitor_losses_alone_show_tcp_where_no_queue_stands() {
-    let set = [(QUEUE, "1 ms"), ("host_tcp", "false"), ("flows.own.start", "0 ms"), ("flows.tcp*.start", "5 s")];
+    let set = [(QUEUE, "1 ms"), ("host_tcp", "false"), ("flows.own.start", "0 ms"), ("flows.rival*.start", "5 s")];
     let (own, tcp) = rates(&run(&set));
     assert!((0.8..1.3).contains(&(own / HALF)) && tcp > 0.45 * HALF, "{own:.1} beside {tcp:.1}");
 }
@@ -83,14 +56,14 @@ fn tcp_that_is_slow_on_its_own_path_costs_its_own_rate() {
 
 #[test]
 fn when_tcp_ends_all_is_ours() {
-    let set = [(QUEUE, "5 ms"), ("flows.tcp*.stop", "20 s"), ("measure.from", "21 s"), ("measure.to", "30 s")];
+    let set = [(QUEUE, "5 ms"), ("flows.rival*.stop", "20 s"), ("measure.from", "21 s"), ("measure.to", "30 s")];
     let (own, _) = rates(&run(&set));
     assert!(own > 180.0, "{own:.1} of 193");
 }
 
 #[test]
 fn several_tcp_flows_count_each_and_policies_say_what_we_count_as() {
-    let rates = |set: &[(&str, &str)]| rates(&run(&[set, &[(QUEUE, "5 ms"), ("flows.tcp*.count", "3")]].concat()));
+    let rates = |set: &[(&str, &str)]| rates(&run(&[set, &[(QUEUE, "5 ms"), ("flows.rival*.count", "3")]].concat()));
     let (fair, _) = rates(&[]);
     assert!((0.8..1.25).contains(&(fair / (HALF / 2.0))), "fair: {fair:.1}");
     let (high, _) = rates(&[("flows.own.parameters.policy", "high")]);

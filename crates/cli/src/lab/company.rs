@@ -7,7 +7,7 @@ use inhaul_lab::company::{Contestant, Criterion, Kind, Network, Total, Verdict, 
 use inhaul_protocols::registry;
 use serde::Serialize;
 
-use super::drawn::{Drawn, run_all};
+use super::drawn::{Drawn, not_set, run_all};
 use super::failure::Failure;
 use super::runs::Control;
 use crate::output::{announce, to_json};
@@ -74,6 +74,9 @@ pub(super) fn run(args: &Company) -> Result<(), Failure> {
     let most = if args.quick { QUICK } else { usize::MAX };
     let is_wanted = |network: &Network| args.kind.is_empty() || args.kind.contains(&network.kind);
     let networks: Vec<Network> = args.drawn.seeds.clone().take(most).map(Network::of).filter(is_wanted).collect();
+    if networks.is_empty() {
+        return Err(none_drawn(args));
+    }
     if args.drawn.print {
         for network in &networks {
             contestants.iter().for_each(|contestant| announce(network.scenario(contestant).trim_end()));
@@ -83,7 +86,7 @@ pub(super) fn run(args: &Company) -> Result<(), Failure> {
     let run = |network: &Network| network.run(&contestants, &args.drawn.set);
     let verdicts: Result<Vec<Vec<Verdict>>, _> =
         run_all(&networks, args.drawn.threads, "networks", run).into_iter().collect();
-    let verdicts: Vec<Verdict> = verdicts?.into_iter().flatten().collect();
+    let verdicts: Vec<Verdict> = verdicts.map_err(not_set)?.into_iter().flatten().collect();
     if args.drawn.json {
         verdicts.iter().for_each(|verdict| announce(&to_json(verdict)));
         contestants.iter().for_each(|contestant| announce(&to_json(&summary(contestant, &verdicts))));
@@ -102,6 +105,15 @@ pub(super) fn run(args: &Company) -> Result<(), Failure> {
         0 => Ok(()),
         invalid => Err(Failure::NotValid(invalid)),
     }
+}
+
+/// None of the seeds has drawn a network of the kinds that were asked for.
+fn none_drawn(args: &Company) -> Failure {
+    let kinds: Vec<&str> = args.kind.iter().map(|kind| kind.name()).collect();
+    let seeds = args.drawn.seeds.clone().take(if args.quick { QUICK } else { usize::MAX }).count();
+    let kinds = kinds.join(" or ");
+    let text = format!("no {kinds} network is among the {seeds} that are drawn: name more --seeds, or another --kind");
+    Failure::Usage(text)
 }
 
 fn of_protocol<'a>(name: &str, verdicts: &'a [Verdict]) -> Vec<&'a Verdict> {

@@ -6,8 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use clap::Args;
+use inhaul_lab::ScenarioError;
 use inhaul_lab::stars::Knowledge;
 
+use super::failure::Failure;
 use super::runs::Control;
 use crate::options::{OUTPUT, key_and_value};
 use crate::terminal;
@@ -38,6 +40,12 @@ pub(super) struct Drawn {
     /// Print JSON: an object for each network, and one for all together (docs/json.md)
     #[arg(long, help_heading = OUTPUT)]
     pub(super) json: bool,
+}
+
+/// What is wrong with `--set`: the scenarios are right, and their user has not seen them.
+pub(super) fn not_set(error: ScenarioError) -> Failure {
+    let setting = error.setting.map_or_else(String::new, |setting| format!("{setting}: "));
+    Failure::Usage(format!("--set: {setting}{} (in {})", error.message, error.file))
 }
 
 impl Drawn {

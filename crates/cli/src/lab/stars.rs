@@ -6,7 +6,7 @@ use inhaul_base::table::{Align, Table};
 use inhaul_lab::stars::{Kind, Knowledge, Star, Total, Verdict, total};
 use serde::Serialize;
 
-use super::drawn::{Drawn, run_all};
+use super::drawn::{Drawn, not_set, run_all};
 use super::failure::Failure;
 use crate::output::announce;
 use crate::output::to_json;
@@ -55,6 +55,10 @@ pub(super) fn run(args: &Stars) -> Result<(), Failure> {
             && (args.access.is_empty() || args.access.iter().any(|rate| rate.bps() == star.access_bps))
     };
     let stars: Vec<Star> = args.drawn.seeds.clone().map(Star::of).filter(is_wanted).collect();
+    if stars.is_empty() {
+        let text = "the seeds draw no such star: name more --seeds, or leave out --kind and --access";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let knowledge = args.drawn.knowledge();
     if args.drawn.print {
         stars.iter().for_each(|star| announce(star.scenario(knowledge).trim_end()));
@@ -80,7 +84,9 @@ fn run_stars(stars: &[Star], knowledge: Knowledge, args: &Stars) -> Result<Vec<V
     let mut set = args.drawn.set.clone();
     set.extend(args.noise.iter().map(|name| ("noise".to_owned(), format!("{name:?}"))));
     let verdicts = run_all(stars, args.drawn.threads, "stars", |star| star.run(knowledge, &set));
-    verdicts.into_iter().map(|verdict| verdict.map_err(Failure::from)).collect()
+    // With --noise, that may be what is wrong.
+    let refused = |error| if args.noise.is_some() { Failure::from(error) } else { not_set(error) };
+    verdicts.into_iter().map(|verdict| verdict.map_err(refused)).collect()
 }
 
 fn events(verdict: &Verdict) -> String {

@@ -13,7 +13,9 @@ mod wait;
 pub(crate) use address::{Advertised, advertised, destination, is_remote, path, server, source};
 pub(crate) use fetch::{ExistingArg, Fetch, Selection};
 pub(crate) use headings::{FILES, OUTPUT, RATES, SERVER};
-pub(crate) use network::{Carrier, Transport, Wire, check_policy, check_repeated, net_options};
+pub(crate) use network::{
+    Carrier, Transport, Wire, check_policy, check_repeated, contradict, net_options, policy_of_server,
+};
 pub(crate) use patterns::Patterns;
 pub(crate) use retry::Retry;
 pub(crate) use security::{ProxyChoice, Security};

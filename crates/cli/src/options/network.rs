@@ -1,5 +1,6 @@
 //! Options about the network and the transport protocol.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use inhaul_base::Bitrate;
 use inhaul_mover::{Fallback, Monitor, NetOptions, Policy, Protocols, Trust};
@@ -115,6 +116,13 @@ pub(crate) enum PolicyArg {
     Fixed,
 }
 
+/// Reads the policy of a command whose data a server receives. Its help leaves out what [`Carrier::for_server`] refuses.
+pub(crate) fn policy_of_server() -> impl TypedValueParser<Value = PolicyArg> {
+    let value = |policy: &PolicyArg| Some(policy.to_possible_value()?.hide(*policy == PolicyArg::Fixed));
+    let values: Vec<PossibleValue> = PolicyArg::value_variants().iter().filter_map(value).collect();
+    PossibleValuesParser::new(values).try_map(|name| PolicyArg::from_str(&name, false))
+}
+
 impl From<PolicyArg> for Policy {
     fn from(arg: PolicyArg) -> Self {
         match arg {
@@ -133,8 +141,7 @@ impl Carrier {
         let mut parameters = self.set.clone();
         let Some(policy) = self.policy.map(Policy::from) else { return Ok(parameters) };
         let has = |name: &str| parameters.iter().any(|(known, _)| known == name);
-        let entry = registry::find(&self.transport);
-        if entry.is_some_and(|entry| !entry.parameters.iter().any(|known| known.name == Policy::PARAMETER)) {
+        if lacks_policies(&self.transport) {
             let text = format!("--policy is for gtp: {} has no policies; leave out one of the two", self.transport);
             return Err(Wrong::new(text));
         }
@@ -150,11 +157,33 @@ impl Carrier {
         let is_fixed = |(name, value): &(String, String)| name == Policy::PARAMETER && value == Policy::Fixed.name();
         if self.parameters()?.iter().any(is_fixed) {
             let text = "--policy fixed holds the rate of --receive-rate, and here a server receives, which has none: \
-                        leave it out, or fetch with 'inhaul get' on that host";
+                        leave it out, or run 'inhaul get' or 'inhaul bench' on that host";
             return Err(Wrong::new(text));
         }
         Ok(self.clone().into())
     }
+}
+
+/// Whether a transport is known and has no policies.
+fn lacks_policies(transport: &str) -> bool {
+    registry::find(transport).is_some_and(|entry| !entry.parameters.iter().any(|known| known.name == Policy::PARAMETER))
+}
+
+/// Whether the values of two flags of one command contradict each other, although the parser takes both.
+pub(crate) fn contradict(one: (&str, &str), other: (&str, &str)) -> bool {
+    let one_way = |(flag, policy): (&str, &str), (other, value): (&str, &str)| {
+        flag == "policy"
+            && match other {
+                "transport" => lacks_policies(value),
+                "set" => matches!(value.split_once('='), Some((Policy::PARAMETER, _)) | Some(("control", "paper"))),
+                "control" => value == "paper",
+                // Those of a bench.
+                "server" => true,
+                "reverse" => policy == Policy::Fixed.name(),
+                _ => false,
+            }
+    };
+    one_way(one, other) || one_way(other, one)
 }
 
 /// The same, for commands that receive the data themselves.

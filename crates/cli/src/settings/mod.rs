@@ -15,6 +15,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
+use crate::options::contradict;
 use crate::trust::TOKEN_VARIABLE;
 use crate::usage;
 use setting::{Origin, Setting, argument, flags, setting_error};
@@ -175,7 +176,17 @@ pub(crate) fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<Stri
     };
     let mut known: Vec<String> = user_commands(&top).into_iter().flat_map(of_command).collect();
     known.extend(OTHER_VARIABLES.map(str::to_owned));
+    let commands = user_commands(&top);
+    let is_top = |(names, _): &&(Vec<String>, &Command)| names.len() == 1;
+    let others = commands.iter().filter(is_top).map(|(names, _)| names[0].to_uppercase().replace('-', "_"));
+    let commonest: Vec<String> = ["GET".to_owned()].into_iter().chain(others).collect();
     let about = |name: String| {
+        // A flag of several commands, without a command: the first of them is the commonest.
+        let flag = name.strip_prefix("INHAUL").unwrap_or_default();
+        let of_first = commonest.iter().map(|command| format!("INHAUL_{command}{flag}")).find(|v| known.contains(v));
+        if let Some(meant) = of_first {
+            return format!("the variable {name} is for no flag: write the command before the flag, as in {meant}");
+        }
         let likeness = |other: &&String| strsim::jaro_winkler(&name, other);
         let closest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
         let meant = closest.map_or_else(String::new, |closest| format!("; is {closest} meant?"));
@@ -264,16 +275,40 @@ fn without_conflicts(
         let one_way = |a: &Arg, b: &Arg| command.get_arg_conflicts_with(a).iter().any(|arg| arg.get_id() == b.get_id());
         a.get_id() != b.get_id() && (one_way(a, b) || one_way(b, a))
     };
+    let given_values: Vec<(&str, String)> = flags(command)
+        .filter(|(arg, _)| is_given(arg.get_id().as_str()))
+        .flat_map(|(arg, flag)| {
+            let values = given.try_get_raw(arg.get_id().as_str()).ok().flatten().into_iter().flatten();
+            values.map(move |value| (flag, value.to_string_lossy().into_owned()))
+        })
+        .collect();
     let mut kept: Vec<Setting> = Vec::new();
     // Variables come before the file, so what stands already is stronger.
-    for setting in settings {
+    for mut setting in settings {
         let Some(arg) = argument(command, &setting.flag) else { continue };
+        let count = setting.values.len();
+        let from_file = matches!(setting.origin, Origin::File(..));
+        setting.values.retain(|value| {
+            let is_beaten = |flag: &str, stronger: &str| contradict((&setting.flag, value), (flag, stronger));
+            let variables = kept.iter().filter(|other| from_file && matches!(other.origin, Origin::Variable(_)));
+            !given_values.iter().any(|(flag, stronger)| is_beaten(flag, stronger))
+                && !variables
+                    .flat_map(|other| other.values.iter().map(|v| (&other.flag, v)))
+                    .any(|(f, v)| is_beaten(f, v))
+        });
+        if setting.values.is_empty() && count > 0 {
+            continue;
+        }
         let off = is_counted(arg) && setting.values == ["false"];
         let beaten = command.get_arguments().any(|other| is_given(other.get_id().as_str()) && conflict(arg, other));
         if off || beaten || is_given(arg.get_id().as_str()) {
             continue;
         }
-        let rival = kept.iter().find(|other| argument(command, &other.flag).is_some_and(|other| conflict(arg, other)));
+        let rival = kept.iter().find(|other| {
+            let values = || setting.values.iter().flat_map(|a| other.values.iter().map(move |b| (a, b)));
+            argument(command, &other.flag).is_some_and(|other| conflict(arg, other))
+                || values().any(|(a, b)| contradict((&setting.flag, a), (&other.flag, b)))
+        });
         match (rival, &setting.origin) {
             (Some(Setting { origin: Origin::Variable(_), .. }), Origin::File(..)) => {}
             (Some(rival), origin) => {

@@ -64,6 +64,37 @@ fn what_conflicts_with_the_command_line_gives_way() {
 }
 
 #[test]
+fn a_policy_gives_way_to_what_contradicts_it_on_the_command_line_and_the_other_way_round() {
+    let carrier = |line: &str, file: &str, variables: &[(&str, &str)]| {
+        let cli = with_file(&format!("{GET}{line}"), file, variables).unwrap();
+        let carrier = get(&cli).fetch.transport.carrier.clone();
+        (carrier.transport, carrier.policy.map(|policy| format!("{policy:?}")), carrier.set)
+    };
+    let (low, c) = (Some("Low".to_owned()), ("c".to_owned(), "1".to_owned()));
+    let file = "[get]\npolicy = 'low'\n";
+    assert_eq!(carrier("", file, &[]).1, low);
+    assert_eq!(carrier(" --transport cubic", file, &[]).1, None);
+    assert_eq!(carrier(" --transport cubic", "", &[("INHAUL_GET_POLICY", "low")]).1, None);
+    assert_eq!(carrier(" --set policy=high", file, &[]).1, None);
+    assert_eq!(carrier(" --control paper --receive-rate 1G", file, &[]).1, None);
+    assert_eq!(carrier(" --policy low", "[get]\ntransport = 'cubic'\n", &[]).0, "gtp");
+    let set = "[get]\nset = ['policy=high', 'c=1']\n";
+    assert_eq!(carrier(" --policy low", set, &[]), ("gtp".to_owned(), low.clone(), vec![c]));
+    assert_eq!(carrier("", set, &[("INHAUL_GET_POLICY", "low")]).1, low);
+    assert_eq!(carrier("", file, &[("INHAUL_GET_TRANSPORT", "cubic")]).1, None);
+    let both = with_file(GET, "[get]\npolicy = 'low'\ntransport = 'cubic'", &[]).unwrap_err();
+    assert!(both.contains("line 3: 'transport' cannot be set together with 'policy'"), "{both}");
+    // A bench that serves or sends has the file of one that receives.
+    let bench = |line: &str, policy: &str| {
+        let cli = with(&format!("inhaul bench {line}"), &[("INHAUL_BENCH_POLICY", policy)]).unwrap();
+        let crate::args::Command::Bench(bench) = cli.command else { panic!("not bench") };
+        bench.transport.carrier.policy.is_some()
+    };
+    assert_eq!([bench("a", "low"), bench("--server", "low"), bench("a -R", "low")], [true, false, true]);
+    assert_eq!([bench("a -R", "fixed"), bench("a", "fixed")], [false, true]);
+}
+
+#[test]
 fn lists_are_for_flags_that_may_be_repeated() {
     let cli = with_file(GET, "[get]\nset = ['c=1', 'd=2']", &[]).unwrap();
     assert_eq!(get(&cli).fetch.transport.carrier.set.len(), 2);
@@ -220,6 +251,10 @@ fn unknown_variables_are_named_with_what_may_be_meant() {
     let names = ["HOME", "INHAUL_CONFIG", "INHAUL_GET_RATE", "INHAUL_GET_RECIEVE_RATE"].map(str::to_owned);
     let said = unknown_variables(names.into_iter());
     assert_eq!(said, ["the variable INHAUL_GET_RECIEVE_RATE is for no flag; is INHAUL_GET_RECEIVE_RATE meant?"]);
+    let said = |name: &str| unknown_variables([name.to_owned()].into_iter()).swap_remove(0);
+    let policy = said("INHAUL_POLICY");
+    assert!(policy.ends_with("write the command before the flag, as in INHAUL_GET_POLICY"), "{policy}");
+    assert!(said("INHAUL_ACCEPT_PUTS").ends_with("as in INHAUL_SERVE_ACCEPT_PUTS"), "{}", said("INHAUL_ACCEPT_PUTS"));
 }
 
 #[test]

@@ -69,3 +69,19 @@ fn compare_ends_with_12_only_when_something_became_worse() {
     let empty = run(&["lab", "compare", text(&a), text(directory.path().join("empty").as_path())]);
     assert_eq!(empty.code, Some(2), "{}", empty.stderr);
 }
+
+#[test]
+fn a_kind_that_no_seed_draws_and_a_setting_that_fits_nothing_are_errors() {
+    for (words, said) in [
+        (&["company", "--seeds", "1-3", "--kind", "steady"][..], "no steady network is among the 3 that are drawn"),
+        (&["company", "--seeds", "1-3", "--kind", "steady", "--kind", "changing", "--print"], "no steady or changing"),
+        (&["stars", "--seeds", "1", "--access", "3 Mbit/s"], "draw no such star"),
+        (&["company", "--seeds", "1", "--set", "nonsense=1"], "--set: nonsense = 1: unknown field `nonsense`"),
+        (&["company", "--seeds", "1", "--set", "flows.no.protocol=reno"], "--set: flows.no.protocol: there is no 'no'"),
+        (&["stars", "--seeds", "1", "--set", "duration=abc"], "--set: duration = abc: 'abc' is not a time"),
+    ] {
+        let outcome = run(&[&["lab"], words].concat());
+        assert_eq!(outcome.code, Some(2), "{words:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(said), "{words:?}: {}", outcome.stderr);
+    }
+}

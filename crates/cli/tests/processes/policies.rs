@@ -29,6 +29,9 @@ fn a_policy_is_chosen_and_a_server_may_let_in_only_fair_ones() {
         assert_eq!(outcome.code, Some(0), "{more:?}: {}", outcome.stderr);
         let held = outcome.json()["sources"][0]["held_by"].clone();
         assert_eq!(held.is_null(), more.contains(&"cubic"), "{more:?}: {held}");
+        let policy = outcome.json()["policy"].as_str().map(str::to_owned);
+        let chosen = more.iter().skip_while(|word| **word != "--policy").nth(1).map(|name| (*name).to_owned());
+        assert_eq!(policy, chosen, "{more:?}");
     }
     for (server, more, code, words) in [
         (&fair, &[&["--policy", "fixed"][..], &rate].concat()[..], 7, "leave out policy=fixed"),
@@ -55,6 +58,56 @@ fn a_policy_is_chosen_and_a_server_may_let_in_only_fair_ones() {
         assert_eq!(outcome.code, Some(code), "{more:?}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(words), "{more:?}: {}", outcome.stderr);
     }
+}
+
+#[test]
+fn of_mirrors_that_keep_different_policies_one_delivers() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(from.path().join("f"), noise(3_000_000, 6)).unwrap();
+    let offer = |policy: &str| {
+        let set = format!("policy={policy}");
+        let head = ["serve", from.path().to_str().unwrap(), "--listen", "127.0.0.1:0", "--public", "--set", &set];
+        Server::start(&head)
+    };
+    let (low, high) = (offer("low"), offer("high"));
+    let source = format!("inhaul://{},{}/f", low.address, high.address);
+    for (policy, code, words) in [
+        ("low", 0, "keeps 'policy' of gtp at 'high'"),
+        ("high", 0, "keeps 'policy' of gtp at 'low'"),
+        ("fair", 7, "keeps 'policy' of gtp at"),
+    ] {
+        let outcome = run(&["get", &source, &within(to.path()), "--json", "--overwrite", "--policy", policy]);
+        assert_eq!(outcome.code, Some(code), "{policy}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(words), "{policy}: {}", outcome.stderr);
+        let _ = std::fs::remove_file(to.path().join("f"));
+    }
+}
+
+#[test]
+fn a_rate_is_held_only_by_the_side_that_was_given_it() {
+    let outcome = |line: &str| {
+        let outcome = run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(outcome.code, Some(2), "{line}: {}", outcome.stderr);
+        outcome.stderr
+    };
+    for line in [
+        "bench 127.0.0.1:1 -R --policy fixed",
+        "bench 127.0.0.1:1 -R --set policy=fixed",
+        "bench 127.0.0.1:1 -R --policy fixed --receive-rate 100M",
+        "put /etc/hostname inhaul://127.0.0.1:1/ --policy fixed",
+        "copy inhaul://127.0.0.1:1/f inhaul://127.0.0.1:2/ --policy fixed",
+    ] {
+        assert!(outcome(line).contains("here a server receives"), "{line}: {}", outcome(line));
+    }
+    // What is suggested must be of use.
+    let said = outcome("put /etc/hostname inhaul://127.0.0.1:1/ --policy fixed --receive-rate 100M");
+    assert!(said.contains("the server receives") && !said.contains("--policy fixed --send-rate"), "{said}");
+    assert!(outcome("bench --server --policy low").contains("'--set policy=low' lets in only that"));
+    for command in ["put", "copy"] {
+        let help = run(&[command, "--help"]).stdout;
+        assert!(help.contains("As much as two TCP flows") && !help.contains("The rate of --receive-rate"), "{help}");
+    }
+    assert!(run(&["get", "--help"]).stdout.contains("The rate of --receive-rate"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub(crate) mod counters;
 pub(crate) mod error;
 pub(crate) mod fairness;
 pub(crate) mod options;
+pub(crate) mod overload;
 pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod request;

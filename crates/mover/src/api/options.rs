@@ -434,6 +434,9 @@ pub struct Progress {
     pub goodput_bps: f64,
     /// `fetched_bytes` over `seconds`, in bits per second.
     pub average_bps: f64,
+    /// How much is taken beside others' traffic now: see [`Policy::name`]. `None` if the transport has no policies.
+    #[serde(default)]
+    pub policy: Option<String>,
     /// Every server that takes part.
     pub sources: Vec<SourceProgress>,
     /// The servers that are waited for, if a data set has no reachable server.

@@ -31,6 +31,10 @@ pub struct Report {
     /// Jain's fairness index of what the sources delivered while all of them sent: 1 when all were equal. `None` where
     /// there were not at least two, or where they did not send at the same time for most of the transfer.
     pub jain_index: Option<f64>,
+    /// How much was taken beside others' traffic, at the end: `fair`, `low`, `high` or `fixed`. `None` if the transport has
+    /// no policies, or if the transfer failed before it began.
+    #[serde(default)]
+    pub policy: Option<String>,
     /// Every file.
     pub files: Vec<FileReport>,
     /// Every server that took part.
@@ -239,6 +243,8 @@ pub struct BenchReport {
     /// Jain's fairness index of what the flows delivered while all of them were active; `None` where there were not at
     /// least two, or where they were not active at the same time for most of the bench.
     pub jain_index: Option<f64>,
+    /// How much was taken beside others' traffic, as in [`Report::policy`].
+    pub policy: Option<String>,
     /// Every flow.
     pub sources: Vec<BenchSource>,
     /// A line for each second.

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
 
 use inhaul_base::{Bitrate, Span, Throughput, Time};
-use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
+use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Policy, Role};
 
 use super::memory::BenchMemory;
 use super::{ENDLESS, Receiving, bench_stats};
 use crate::api::error::MoveError;
 use crate::api::fairness::{Together, jain_index};
 use crate::api::options::{BenchLimit, BenchOptions, Stop};
+use crate::api::overload::Overload;
 use crate::api::report::{BenchInterval, BenchReport, BenchSource, Status, known_ms, loss_ratio};
 use crate::api::source::Server;
 use crate::engine::net;
@@ -162,6 +163,9 @@ struct BenchClient {
     interval_before: Totals,
     together: Together<FlowId>,
     last_error: Option<FlowError>,
+    /// The policy in use, if the transport has policies.
+    policy: Option<Policy>,
+    overload: Overload,
 }
 
 /// Sums over all flows.
@@ -189,6 +193,8 @@ impl BenchClient {
             interval_before: Totals::default(),
             together: Together::default(),
             last_error: None,
+            policy: net::policy(&options.net),
+            overload: Overload::default(),
         }
     }
 
@@ -331,6 +337,9 @@ impl BenchClient {
         self.interval_before = totals;
         // The listener may be gone.
         let _ = self.updates.send(BenchUpdate::Interval(interval));
+        if let Some(warning) = self.overload.note(now, self.policy, totals.lost, totals.received) {
+            let _ = self.updates.send(BenchUpdate::Warning(warning));
+        }
     }
 
     /// No more is wanted: asks the servers how it went.
@@ -407,6 +416,7 @@ impl BenchClient {
             loss_ratio: loss_ratio(totals.lost, totals.received),
             cpu_seconds: self.cpu.as_secs_f64(),
             jain_index: self.jain_index(started, whole),
+            policy: self.policy.map(|policy| policy.name().to_owned()),
             sources: self.flows.values().map(|flow| flow.report(ended, whole)).collect(),
             ..BenchReport::default()
         }

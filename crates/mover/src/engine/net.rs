@@ -76,11 +76,13 @@ pub(crate) fn known_to(entry: &Protocol, parameters: &[(String, String)]) -> Vec
     parameters.iter().filter(|(name, _)| known(name)).cloned().collect()
 }
 
-/// Whether the transport that was chosen has policies that may change while data comes.
-pub(crate) fn has_policies(options: &NetOptions) -> bool {
+/// The policy that was chosen; `None` if the transport has no policies.
+pub(crate) fn policy(options: &NetOptions) -> Option<Policy> {
     let has = |entry: &Protocol| entry.parameters.iter().any(|parameter| parameter.name == Policy::PARAMETER);
-    let is_told = options.parameters.iter().any(|(name, value)| name == "control" && value == "paper");
-    options.protocols.find(&options.transport).is_some_and(has) && !is_told
+    let value =
+        |asked: &str| options.parameters.iter().rfind(|(name, _)| name == asked).map(|(_, value)| value.as_str());
+    let has_policies = options.protocols.find(&options.transport).is_some_and(has) && value("control") != Some("paper");
+    has_policies.then(|| value(Policy::PARAMETER).and_then(|value| value.parse().ok()).unwrap_or_default())
 }
 
 /// Whether a server may be told these parameters: some transport has each, and takes its value.

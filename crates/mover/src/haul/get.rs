@@ -279,7 +279,7 @@ fn run_haul(
     };
     haul.policy_dial.clone_from(&options.policy_dial);
     haul.may_hold = options.receive_rate.is_some();
-    haul.has_policies = net::has_policies(&options.net);
+    haul.policy = net::policy(&options.net);
     callers.into_iter().for_each(|callers| haul.paths.expect_callers(callers));
     let result = haul
         .stream_to(options.stream.clone())
@@ -410,6 +410,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
         fetched_bytes: haul.fetched_bytes(),
         loss_ratio: loss_ratio(total(|s| s.lost_packets), total(|s| s.received_packets)),
         jain_index: haul.jain_index(),
+        policy: haul.policy.map(|policy| policy.name().to_owned()),
         files: haul.objects.iter().flat_map(of_object).collect(),
         sources,
         warnings: haul.warnings.clone(),

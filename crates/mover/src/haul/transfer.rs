@@ -35,6 +35,7 @@ use self::pace::Pace;
 use self::stream::Streamer;
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, PolicyDial, Stop, Update};
+use crate::api::overload::Overload;
 use crate::api::report::SourceStatus;
 use crate::api::source::Server;
 use crate::engine::net;
@@ -67,9 +68,10 @@ pub(crate) struct Haul {
     endpoint: EndpointId,
     /// Changes of the policy while data comes, if there may be any.
     pub(crate) policy_dial: Option<PolicyDial>,
-    /// Whether the transport has policies, and whether one may hold a rate.
-    pub(crate) has_policies: bool,
+    /// The policy in use, if the transport has policies; and whether one may hold a rate.
+    pub(crate) policy: Option<Policy>,
     pub(crate) may_hold: bool,
+    overload: Overload,
     pub(crate) objects: Vec<Object>,
     pub(crate) mirrors: BTreeMap<FlowId, Mirror>,
     pub(crate) warnings: Vec<String>,
@@ -138,8 +140,9 @@ impl Haul {
         let mut haul = Self {
             endpoint,
             policy_dial: None,
-            has_policies: false,
+            policy: None,
             may_hold: false,
+            overload: Overload::default(),
             objects,
             mirrors: BTreeMap::new(),
             warnings: Vec::new(),
@@ -168,9 +171,12 @@ impl Haul {
     fn take_policy(&mut self, engine: &mut Engine) {
         let Some(policy) = self.policy_dial.as_ref().and_then(PolicyDial::take) else { return };
         let why_not = match policy {
-            _ if !self.has_policies => "this transport has no policies",
+            _ if self.policy.is_none() => "this transport has no policies",
             Policy::Fixed if !self.may_hold => "no receive rate was given that it could hold",
-            _ => return engine.command(self.endpoint, Command::SetPolicy(policy)),
+            _ => {
+                self.policy = Some(policy);
+                return engine.command(self.endpoint, Command::SetPolicy(policy));
+            }
         };
         let _ = self.updates.send(Update::Warning(format!("the policy is not changed to '{policy}': {why_not}")));
     }

@@ -1,7 +1,7 @@
 //! What a running transfer tells of itself.
 
 use inhaul_base::Time;
-use inhaul_transport::FlowId;
+use inhaul_transport::{FlowId, FlowStats};
 
 use super::{Haul, Mirror, TICK, total};
 use crate::api::options::{Progress, SourceProgress, Update};
@@ -14,6 +14,7 @@ impl Haul {
         self.next_tick = now + TICK;
         self.measure(engine);
         self.mirrors.values_mut().for_each(Mirror::note_held);
+        self.warn_of_overload(now);
         let came = total(&self.objects, |object| object.placed_bytes);
         let held = total(&self.objects, |object| object.held_bytes);
         let received = came.saturating_add(held).saturating_add(total(&self.objects, |object| object.hole_bytes));
@@ -45,11 +46,21 @@ impl Haul {
             total_files: self.objects.iter().map(|object| object.files).sum(),
             goodput_bps,
             average_bps: so_far.bps(),
+            policy: self.policy.map(|policy| policy.name().to_owned()),
             sources: self.mirrors.iter().map(source).chain(self.late_mirrors()).collect(),
             waiting: self.waiting(now),
         };
         // The listener may be gone.
         let _ = self.updates.send(Update::Progress(progress));
+    }
+
+    /// Warns if a rate is held that the paths do not bear.
+    fn warn_of_overload(&mut self, now: Time) {
+        let sum = |packets: fn(&FlowStats) -> u64| self.mirrors.values().map(|mirror| packets(&mirror.stats)).sum();
+        let (lost, received) = (sum(|stats| stats.lost_packets), sum(|stats| stats.received_packets));
+        if let Some(warning) = self.overload.note(now, self.policy, lost, received) {
+            self.warn(warning);
+        }
     }
 
     /// Jain's index of the mirrors that delivered, if they competed.
