@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use inhaul_base::{Bitrate, Span};
 use inhaul_identity::{Right, Rights, Ticket};
 use inhaul_mover::{
-    BenchServerOptions, MoveError, NetOptions, RateDial, Server, ServerIdentity, StagedFlow, StagedFlowReport,
+    BenchServerOptions, Monitor, MoveError, NetOptions, RateDial, Server, ServerIdentity, StagedFlow, StagedFlowReport,
     StagedOptions, StagedReport, Stop, Trust, bench_server, staged,
 };
 use inhaul_protocols::registry;
@@ -63,6 +63,9 @@ pub(super) struct ReceiveJob {
     /// Whether datagrams are sealed.
     #[serde(default)]
     pub(super) sealed: bool,
+    /// Whether each transport's data thread has its host watched, as that of `get` has: GTP then sees the host's TCP.
+    #[serde(default)]
+    pub(super) host_tcp: bool,
 }
 
 /// The flows of a transport that a receiver has; they share an endpoint.
@@ -290,6 +293,7 @@ fn receive_transport(job: &ReceiveJob, of: &TransportJob) -> Result<StagedReport
             .collect(),
         net: NetOptions {
             trust: Trust { plaintext: !job.sealed, ..Trust::default() },
+            monitor: if job.host_tcp { Monitor::Auto } else { Monitor::Off },
             ..net_options(&of.transport, &of.parameters)
         },
     };

@@ -66,7 +66,8 @@ impl Jobs {
 
     fn receive(&mut self, plan: &Plan, host: String) -> &mut ReceiveJob {
         let (end_s, sample_s) = (plan.end.as_secs_f64(), plan.record.as_secs_f64());
-        let new = || ReceiveJob { end_s, sample_s, sealed: plan.sealed, ..ReceiveJob::default() };
+        let (sealed, host_tcp) = (plan.sealed, plan.host_tcp);
+        let new = || ReceiveJob { end_s, sample_s, sealed, host_tcp, ..ReceiveJob::default() };
         self.receive.entry(host).or_insert_with(new)
     }
 

@@ -99,6 +99,7 @@ pub fn staged(options: &StagedOptions, stop: &Stop) -> Result<StagedReport, Move
     let run = move || {
         let mut engine = Engine::new()?;
         threads::become_data_thread(&options.net)?;
+        engine.watch_thread(&options.net, false);
         let (connected, sessions) = channel();
         let waker = engine.waker();
         let mut receiver = StagedReceiver {
