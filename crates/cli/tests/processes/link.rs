@@ -270,3 +270,56 @@ fn holders_of(namespace: &Path) -> Vec<u32> {
     };
     pids().filter(holds).collect()
 }
+
+/// Two servers far from a receiver whose access link is slow.
+const SHARED: &str = r#"
+title = "Two servers"
+duration = "1 min"
+
+[topology.star]
+access = { rate = "20 Mbit/s", queue = "40 ms" }
+senders = [{ name = "files", rtt = "20 ms" }, { name = "web", rtt = "20 ms" }]
+"#;
+
+/// Whether a program is installed.
+fn is_there(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|path| path.join(program).exists())
+}
+
+#[test]
+fn get_shares_its_link_with_what_curl_fetches() {
+    if !is_there("curl") || !is_there("python3") {
+        return eprintln!("SKIPPED: curl and python3 are needed");
+    }
+    let place = Place::new(SHARED);
+    let inhaul = env!("CARGO_BIN_EXE_inhaul");
+    let offered = place.path("offered");
+    fs::create_dir(&offered).unwrap();
+    fs::write(offered.join("object"), vec![7; 60_000_000]).unwrap();
+    let files = format!("exec {inhaul} serve {} --listen [::]:4321 --grace 0", offered.display());
+    let web = format!("cd {} && exec python3 -m http.server 8080", offered.display());
+    // Each has some seconds to find its rate. What both have then is what counts.
+    let fetch = format!(
+        "cd {}; curl -s --noproxy '*' -o curled http://web:8080/object & \
+         {inhaul} get --json-stream --quiet inhaul://files:4321/object got > told & \
+         sleep 5; wc -c < curled > before; sleep 6; wc -c < curled > after; kill %1 %2; wait",
+        place.path("").display()
+    );
+    let scenario = place.scenario();
+    let words = ["link", "run", &scenario, "--background", "files", &files, "--background", "web", &web];
+    let outcome = run(&[&words[..], &["--on", "receiver", &fetch, "--duration", "20", "--json"]].concat());
+    if is_forbidden(&outcome) {
+        return;
+    }
+    let bytes = |name: &str| fs::read_to_string(place.path(name)).unwrap().trim().parse::<f64>().unwrap();
+    let curl_bps = (bytes("after") - bytes("before")) * 8.0 / 6.0;
+    let told = fs::read_to_string(place.path("told")).unwrap();
+    let told = told.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let seen: Vec<_> = told.filter_map(|of| Some((of["seconds"].as_f64()?, of["received_bytes"].as_f64()?))).collect();
+    let (first, last) = (seen.iter().find(|(at, _)| *at >= 4.5).unwrap(), seen.last().unwrap());
+    let get_bps = (last.1 - first.1) * 8.0 / (last.0 - first.0);
+    // An emulation that other tests have held up shows nothing but that both go on.
+    let least = if outcome.json()["valid"] == true { 5e6 } else { 1.0 };
+    assert!(get_bps >= least && curl_bps >= least, "get {get_bps}, curl {curl_bps}: {}", outcome.stderr);
+}
