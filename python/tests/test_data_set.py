@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from blake3 import blake3
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import inhaul
@@ -35,6 +35,7 @@ def data_set(client: inhaul.Client, server: inhaul.Server) -> inhaul.DataSet:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ranges)
+@example([("d/e/two", 1_179_648, 678), ("d/e/two", None, 274)])
 def test_ranges_are_slices_of_the_files(data_set: inhaul.DataSet, tree: Path, wanted: list[tuple[str, int, int]]) -> None:
     for (name, start, end), data in zip(wanted, data_set.read_ranges(wanted), strict=True):
         assert data == (tree / name).read_bytes()[start:end]
