@@ -23,6 +23,10 @@ pub(in crate::gtp) const INTERVAL_MIN: Span = Span::from_millis(20);
 const QUEUE_PACKETS: u64 = 2;
 /// The receiver's queue is seen by all but this part of the traffic: a base delay may be wrong.
 const UNSEEN_PART: f64 = 0.4;
+/// A flow that has not seen so many queues that the others saw, one after the other, ...
+const WITNESS_QUEUES: u32 = 3;
+/// ... and has at least this part of the traffic, shows that they are not the receiver's.
+const WITNESS_PART: f64 = 0.1;
 /// A flow with this part of the loss that counts as congestion bears witness to the loss of others.
 const HINT: f64 = 0.5;
 /// Loss that at least so much of the traffic sees is the receiver's own; ...
@@ -76,6 +80,8 @@ pub(in crate::gtp) struct Capacities {
     careful: f64,
     /// A flow's loss over a single RTT was high: what came before it does not count.
     alarmed: bool,
+    /// Most of the traffic sees a queue.
+    stands: bool,
 }
 
 /// When a central interval ends.
@@ -304,6 +310,7 @@ impl Capacities {
         // Flows of equal rates may stay in step, and the same one always wait for the others.
         let own_threshold = queue_threshold(asked, block, QUEUE_PACKETS + count as u64 / 2);
         self.judge(times.now, threshold, alarmed, group);
+        let common = self.common_queue(threshold, group);
         // Loss that a cut did not cure was nobody's fault.
         let in_vain = group.judged().filter(|(_, judged)| judged.in_vain).count();
         if in_vain > 0 && 2 * in_vain >= group.judged().count() {
@@ -323,7 +330,7 @@ impl Capacities {
             times,
             count,
             asked,
-            common: common_queue(group),
+            common,
             threshold,
             own_threshold,
             // Where the window of requests bounds what is on its way, queues are of its making, and overflow nothing.
@@ -352,6 +359,25 @@ impl Capacities {
             let look = Look { now, threshold, alarmed, testing, probing: self.probes.is_on(), shy };
             *judged = Some(Judgement::of(sample, found, interval, look));
         }
+    }
+
+    /// The receiver's queue is the one that most of the traffic sees; what a flow sees beyond that is its path's, or
+    /// chance. But a flow that time and again has not seen it shows that it is the others' path's.
+    fn common_queue(&mut self, threshold: Span, group: &mut Group<'_>) -> Span {
+        let common = seen_by_most(group);
+        let stood = std::mem::replace(&mut self.stands, common >= threshold);
+        for (member, judged) in group.judged_mut() {
+            if judged.queue >= threshold {
+                member.found.unmoved = 0;
+            } else if stood && !self.stands {
+                member.found.unmoved = member.found.unmoved.saturating_add(1);
+            }
+        }
+        let enough = group.told().mul_f64(WITNESS_PART);
+        let is_witness = |member: &&Member<'_>| {
+            member.found.unmoved >= WITNESS_QUEUES && member.sample.told >= enough && member.judged.is_some()
+        };
+        at_receiver(group).filter(is_witness).map(queue_of).chain([common]).min().unwrap_or_default()
     }
 
     /// What the interval says of who else is at the receiver's link.
@@ -534,13 +560,10 @@ fn data_sets(policy: Policy, group: &Group<'_>) -> Vec<(f64, Bitrate)> {
     sets.map(|set| (policy.weight(), sum(set.iter().map(|(_, rate)| *rate)))).collect()
 }
 
-/// The queue that all but [`UNSEEN_PART`] of the traffic sees is the receiver's; what one sees beyond that is its
-/// path's, or chance.
-fn common_queue(group: &Group<'_>) -> Span {
-    // The queue that a flow competes in is its path's.
-    let under_way = group.under_way().filter(|member| !member.found.rivalry.is_on_path());
-    let queue = |member: &Member<'_>| member.judged.map_or(member.sample.recent_queue, |judged| judged.queue);
-    let mut queues: Vec<(Span, f64)> = under_way.map(|member| (queue(member), member.sample.told.as_f64())).collect();
+/// The queue that all but [`UNSEEN_PART`] of the traffic sees.
+fn seen_by_most(group: &Group<'_>) -> Span {
+    let mut queues: Vec<(Span, f64)> =
+        at_receiver(group).map(|member| (queue_of(member), member.sample.told.as_f64())).collect();
     queues.sort_unstable_by_key(|(queue, _)| *queue);
     let mut unseen = UNSEEN_PART * queues.iter().map(|(_, rate)| rate).sum::<f64>();
     let first = queues.iter().find(|(_, rate)| {
@@ -548,6 +571,15 @@ fn common_queue(group: &Group<'_>) -> Span {
         unseen < 0.0
     });
     first.map_or(Span::ZERO, |(queue, _)| *queue)
+}
+
+/// Flows that see the receiver's queue: what one that competes is in is its path's.
+fn at_receiver<'g, 'a>(group: &'g Group<'a>) -> impl Iterator<Item = &'g Member<'a>> {
+    group.under_way().filter(|member| !member.found.rivalry.is_on_path())
+}
+
+fn queue_of(member: &Member<'_>) -> Span {
+    member.judged.map_or(member.sample.recent_queue, |judged| judged.queue)
 }
 
 /// The sum over all flows of something that was judged. Those that could not be judged are taken to have had what they

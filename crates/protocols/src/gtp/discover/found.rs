@@ -109,6 +109,8 @@ pub(in crate::gtp) struct Found {
     pub(in crate::gtp) fell_short: u32,
     /// Total rates of the last intervals in which it did.
     used: [Bitrate; USED_INTERVALS],
+    /// So many queues that most of the traffic saw have come and gone, and this flow saw none of them.
+    pub(super) unmoved: u32,
     orders: Orders,
 }
 

@@ -37,6 +37,8 @@ impl Link {
 struct Host {
     law: Capacities,
     link: Link,
+    /// A link that all flows but the first cross.
+    inner: Option<Link>,
     flows: Vec<(Found, Bitrate, Option<Link>)>,
     now: Time,
     wire_bytes: u64,
@@ -49,6 +51,7 @@ impl Host {
         Self {
             law: Capacities::new(Policy::Fair),
             link: link(capacity),
+            inner: None,
             flows: paths.iter().map(flow).collect(),
             now: Time::ZERO + Span::from_secs(1),
             wire_bytes: 0,
@@ -67,6 +70,11 @@ impl Host {
             });
             rates.push(came);
             seen.push((path.as_ref().map_or(0.0, |link| link.queue), lost));
+        }
+        if let Some(inner) = &mut self.inner {
+            let (came, lost) = inner.carry(&rates[1..]);
+            rates[1..].copy_from_slice(&came);
+            seen[1..].iter_mut().for_each(|(queue, loss)| (*queue, *loss) = (*queue + inner.queue, *loss + lost));
         }
         rates.push(others);
         let (came, lost) = self.link.carry(&rates);
@@ -166,4 +174,14 @@ fn queue_that_others_fill_whatever_is_left_to_them_is_competed_for() {
     assert!(host.flows[0].0.competes());
     let orders = host.flows[0].0.take_orders();
     assert!(orders.keep_base && orders.drop_plans, "{orders:?}");
+}
+
+#[test]
+fn queue_of_most_flows_is_not_the_receivers_where_one_shows_that_it_is_not() {
+    let mut host = Host::new(Bitrate::from_mbps(100), 0.05, &[None, None, None]);
+    // Two of three share a narrow link.
+    host.inner = Some(Link { capacity: Bitrate::from_mbps(40), queue: 0.0, depth: 0.05 });
+    let came = host.settle(400);
+    assert!(came[0] > 50e6, "the one that does not cross it: {came:?}");
+    assert!(came[1] + came[2] > 36e6, "{came:?}");
 }
