@@ -218,7 +218,8 @@ fn made_set(set: DataSet) -> Result<Made, Error> {
     Ok(Box::new(move |py| Ok(Py::new(py, set)?.into_any())))
 }
 
-/// See `inhaul.PolicyDial`.
+/// The policy of transfers, to be changed from any thread while data comes: `dial.set("low")`. Every transfer that was
+/// given the dial follows it. A dial cannot be pickled.
 #[pyclass(name = "PolicyDial", module = "inhaul._inhaul", frozen)]
 pub(crate) struct PyPolicyDial(PolicyDial);
 
@@ -229,7 +230,7 @@ impl PyPolicyDial {
         Self(PolicyDial::default())
     }
 
-    /// Changes the policy.
+    /// Changes the policy to "fair", "low", "high", or, where a receive rate was given, "fixed".
     fn set(&self, policy: &str) -> PyResult<()> {
         self.0.set(policy_of(policy)?);
         Ok(())

@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     if args.server && args.transport.carrier.policy.is_some() {
         let text =
-            "--policy is for the side that receives and asks: leave it out; '--set policy=low' lets in only that";
+            "--policy is for the side that receives and asks: leave it out; '--set policy=low' lets in no other policy";
         return Err(Failure::usage(text));
     }
     if args.server {

@@ -46,6 +46,17 @@ pub fn receivers_default(name: &str) -> Option<&'static str> {
     }
 }
 
+/// How a user asks for this value of a parameter that only receivers read, who has asked for these so far.
+pub fn how_to_ask(name: &str, value: &str, asked: &[(String, String)]) -> String {
+    match name {
+        Policy::PARAMETER if asked.iter().any(|(name, value)| name == "control" && value == "paper") => {
+            format!("leave out control=paper, and add --policy {value}")
+        }
+        Policy::PARAMETER => format!("add --policy {value}"),
+        _ => format!("add --set {name}={value}"),
+    }
+}
+
 /// Protocols that send at a rate whatever others do, or that take more than their share of a short queue.
 const UNFAIR: &[&str] = &["rbudp", "rbudp+", "sabul", "bbr", "bbr3"];
 

@@ -15,7 +15,7 @@ use crate::output::{announce, to_json};
 pub(super) const EXAMPLES: &str = "\
 Each seed draws a shared network at random: rates, round-trip times, queues, rivals, changes.
 inhaul runs it with CUBIC, then with each protocol in CUBIC's place, and compares what that
-protocol and its rivals have. Seeds 1 to 200 are for work on protocols; 1001 to 1200 are to be
+protocol and its rivals have. Seeds 1 to 200 are for work on protocols; from 1001 on they are to be
 run once, at the end. For more, see experiments/beyond/company/README.md.
 
 Examples:
@@ -109,7 +109,9 @@ pub(super) fn run(args: &Company) -> Result<(), Failure> {
 
 /// None of the seeds has drawn a network of the kinds that were asked for.
 fn none_drawn(args: &Company) -> Failure {
-    let kinds: Vec<&str> = args.kind.iter().map(|kind| kind.name()).collect();
+    let mut kinds: Vec<&str> = args.kind.iter().map(|kind| kind.name()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
     let seeds = args.drawn.seeds.clone().take(if args.quick { QUICK } else { usize::MAX }).count();
     let kinds = kinds.join(" or ");
     let text = format!("no {kinds} network is among the {seeds} that are drawn: name more --seeds, or another --kind");

@@ -60,7 +60,11 @@ pub(super) fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| "a number, or two like 1-200".to_owned());
     let (from, to) = (number(from)?, number(to)?);
-    if to < from || to - from >= 1_000_000 { Err("FROM-TO, at most a million".to_owned()) } else { Ok(from..=to) }
+    if to < from || to - from >= 1_000_000 {
+        return Err("FROM-TO, at most a million".to_owned());
+    }
+    // Scenarios are TOML, whose integers have a sign.
+    if i64::try_from(to).is_err() { Err(format!("at most {}", i64::MAX)) } else { Ok(from..=to) }
 }
 
 /// Runs all networks, `threads` at once (without a number: one for each processor), and shows progress on a terminal.
@@ -110,6 +114,7 @@ mod tests {
     fn seeds_are_a_number_or_two() {
         assert_eq!((seeds("7"), seeds("7-9")), (Ok(7..=7), Ok(7..=9)));
         assert!(seeds("9-7").is_err() && seeds("x").is_err() && seeds("0-9999999").is_err());
+        assert!(seeds("9223372036854775807").is_ok() && seeds("9223372036854775808").is_err());
     }
 
     #[test]

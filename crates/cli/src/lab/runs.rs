@@ -15,7 +15,7 @@ const BACKEND: &str = "Backend options";
 #[command(next_help_heading = "Run options")]
 pub(crate) struct Runs {
     /// Seed of the first repetition; later repetitions use the seeds after it [default: the scenario's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub(super) seed: Option<u64>,
     /// Number of runs of each case [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]

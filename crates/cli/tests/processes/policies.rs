@@ -41,7 +41,8 @@ fn a_policy_is_chosen_and_a_server_may_let_in_only_fair_ones() {
         (&fair, &["--transport", "rbudp", "--rate", "100M"], 7, "leave out rbudp"),
         (&fair, &["--control", "paper", "--receive-rate", "400M"], 7, "leave out control=paper"),
         (&low, &["--policy", "fair"], 7, "keeps 'policy' of gtp at 'low'"),
-        (&low, &[], 7, "add --set policy=low"),
+        (&low, &[], 7, "add --policy low"),
+        (&low, &["--control", "paper", "--receive-rate", "400M"], 7, "leave out control=paper, and add --policy low"),
         (
             &any,
             &["--policy", "low", "--control", "paper", "--receive-rate", "400M"],
@@ -102,7 +103,7 @@ fn a_rate_is_held_only_by_the_side_that_was_given_it() {
     // What is suggested must be of use.
     let said = outcome("put /etc/hostname inhaul://127.0.0.1:1/ --policy fixed --receive-rate 100M");
     assert!(said.contains("the server receives") && !said.contains("--policy fixed --send-rate"), "{said}");
-    assert!(outcome("bench --server --policy low").contains("'--set policy=low' lets in only that"));
+    assert!(outcome("bench --server --policy low").contains("'--set policy=low' lets in no other policy"));
     for command in ["put", "copy"] {
         let help = run(&[command, "--help"]).stdout;
         assert!(help.contains("As much as two TCP flows") && !help.contains("The rate of --receive-rate"), "{help}");

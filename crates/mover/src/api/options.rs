@@ -340,9 +340,9 @@ impl RateDial {
     }
 }
 
-/// A [`Policy`] that can be changed while it is in force. Clones share it. A transfer takes it over within
-/// [`RateDial::LOOK`], if its protocol has policies and, for [`Policy::Fixed`], if it was given a receive rate; else it
-/// warns, and goes on as before.
+/// A [`Policy`] that can be changed while it is in force. Clones share it, and each transfer that holds one follows it: from
+/// the start, if it was set before, so that servers are asked with it; later within [`RateDial::LOOK`]. It does so if its
+/// protocol has policies and, for [`Policy::Fixed`], if it was given a receive rate; else it warns, and goes on as before.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyDial(Arc<Mutex<Option<Policy>>>);
 
@@ -352,9 +352,9 @@ impl PolicyDial {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
     }
 
-    /// The policy that was set since the last call, if one was.
-    pub(crate) fn take(&self) -> Option<Policy> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The policy that was set last, if one was.
+    pub fn get(&self) -> Option<Policy> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -36,8 +36,9 @@ impl Overload {
         self.has_warned.then(|| {
             let percent = loss * 100.0;
             format!(
-                "policy fixed loses {percent:.0} % of the packets: the path does not bear the rate that it holds. Lower \
-                 the receive rate, or choose another policy"
+                "policy fixed has lost {percent:.0} % of the packets of the last {} s: the path does not bear the rate \
+                 that it holds. Lower the receive rate, or choose another policy",
+                WINDOW.as_secs_f64()
             )
         })
     }
@@ -56,7 +57,7 @@ mod tests {
         assert_eq!(fixed(1_999, 700, 1_300), None);
         assert_eq!(fixed(2_000, 520, 1_480), None, "2 % are few");
         let warning = fixed(4_000, 760, 2_240).unwrap();
-        assert!(warning.starts_with("policy fixed loses 24 % of the packets"), "{warning}");
+        assert!(warning.starts_with("policy fixed has lost 24 % of the packets of the last 2 s"), "{warning}");
         assert_eq!(fixed(6_000, 9_000, 2_300), None, "once is enough");
     }
 

@@ -85,6 +85,19 @@ pub(crate) fn policy(options: &NetOptions) -> Option<Policy> {
     has_policies.then(|| value(Policy::PARAMETER).and_then(|value| value.parse().ok()).unwrap_or_default())
 }
 
+/// Chooses another policy, if the transport has policies and takes this one with these rates.
+pub(crate) fn choose_policy(options: &mut NetOptions, policy: Policy, rates: Rates) {
+    if self::policy(options).is_none() {
+        return;
+    }
+    let mut parameters = options.parameters.clone();
+    parameters.retain(|(name, _)| name != Policy::PARAMETER);
+    parameters.push((Policy::PARAMETER.to_owned(), policy.name().to_owned()));
+    if try_endpoint(options.protocols, &options.transport, parameters.clone(), Role::Receiver, rates).is_ok() {
+        options.parameters = parameters;
+    }
+}
+
 /// Whether a server may be told these parameters: some transport has each, and takes its value.
 ///
 /// # Errors
@@ -113,6 +126,14 @@ pub(crate) fn check_server(options: &NetOptions) -> Result<(), MoveError> {
 /// # Errors
 /// `Usage` when there is not.
 pub(crate) fn check(options: &NetOptions, rates: Rates) -> Result<(), MoveError> {
+    for (at, (name, value)) in options.parameters.iter().enumerate() {
+        let another = options.parameters[..at].iter().find(|(before, other)| before == name && other != value);
+        if let Some((_, other)) = another {
+            return Err(MoveError::Usage(format!(
+                "'{name}' has two values, '{other}' and '{value}': leave one of them out"
+            )));
+        }
+    }
     try_endpoint(options.protocols, &options.transport, options.parameters.clone(), Role::Receiver, rates)
 }
 

@@ -53,6 +53,8 @@ const CHANGES_NAMED_MAX: usize = 3;
 /// What ended the transfer. It then leaves files that are complete and verified. If more was verified, it
 /// also leaves partial files and a journal, from which the same call continues.
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
+    let dialled = dialled(options);
+    let options = dialled.as_ref().unwrap_or(options);
     reported(|report, began| {
         net::check(&options.net, rates(options))?;
         process::files_allowed(options.net.raise_limits);
@@ -63,6 +65,14 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
         let found = find_all(options, &opener, stop, hear)?;
         haul(options, found, (Paths::Dialled(opener), began), stop, hear, report)
     })
+}
+
+/// The options with the policy that the dial was set to already, if it was: servers are asked with it.
+fn dialled(options: &GetOptions) -> Option<GetOptions> {
+    let policy = options.policy_dial.as_ref()?.get()?;
+    let mut dialled = options.clone();
+    net::choose_policy(&mut dialled.net, policy, rates(options));
+    Some(dialled)
 }
 
 /// The same of data sets whose senders have opened the sessions, and whose datagrams all come over the socket; or over

@@ -68,6 +68,8 @@ pub(crate) struct Haul {
     endpoint: EndpointId,
     /// Changes of the policy while data comes, if there may be any.
     pub(crate) policy_dial: Option<PolicyDial>,
+    /// What the dial said last.
+    dialled: Option<Policy>,
     /// The policy in use, if the transport has policies; and whether one may hold a rate.
     pub(crate) policy: Option<Policy>,
     pub(crate) may_hold: bool,
@@ -140,6 +142,7 @@ impl Haul {
         let mut haul = Self {
             endpoint,
             policy_dial: None,
+            dialled: None,
             policy: None,
             may_hold: false,
             overload: Overload::default(),
@@ -169,8 +172,11 @@ impl Haul {
 
     /// Takes over the policy that the user has changed to.
     fn take_policy(&mut self, engine: &mut Engine) {
-        let Some(policy) = self.policy_dial.as_ref().and_then(PolicyDial::take) else { return };
+        let dialled = self.policy_dial.as_ref().and_then(PolicyDial::get);
+        let Some(policy) = dialled.filter(|_| dialled != self.dialled) else { return };
+        self.dialled = dialled;
         let why_not = match policy {
+            _ if dialled == self.policy => return,
             _ if self.policy.is_none() => "this transport has no policies",
             Policy::Fixed if !self.may_hold => "no receive rate was given that it could hold",
             _ => {
@@ -178,7 +184,7 @@ impl Haul {
                 return engine.command(self.endpoint, Command::SetPolicy(policy));
             }
         };
-        let _ = self.updates.send(Update::Warning(format!("the policy is not changed to '{policy}': {why_not}")));
+        self.warn(format!("the policy is not changed to '{policy}': {why_not}"));
     }
 
     /// Has the endpoint fetch all objects.

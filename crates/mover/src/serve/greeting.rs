@@ -349,7 +349,8 @@ fn settle_parameters(
         default.is_some_and(|default| default != own) && !asked.iter().any(|(asked, _)| asked == name)
     };
     if let Some((name, own)) = settled.iter().find(is_unknown).filter(|_| client_receives) {
-        let text = format!("this server keeps '{name}' of {} at '{own}': add --set {name}={own}", transport.name);
+        let how = registry::how_to_ask(name, own, &asked);
+        let text = format!("this server keeps '{name}' of {} at '{own}': {how}", transport.name);
         return Err(refused(RefusalCode::NotAllowed, text));
     }
     for (name, value) in asked {
