@@ -15,8 +15,8 @@ use crate::output::{announce, to_json};
 pub(super) const EXAMPLES: &str = "\
 Each seed draws a shared network at random: rates, round-trip times, queues, rivals, changes.
 inhaul runs it with CUBIC, then with each protocol in CUBIC's place, and compares what that
-protocol and its rivals have. Seeds 1 to 200 are for work on protocols; those from 1001 on are to
-be run once, at the end. For more, see experiments/beyond/company/README.md.
+protocol and its rivals have. Seeds 1 to 200 are for work on protocols; those from 1001 on are
+to be run once, at the end. For more, see experiments/beyond/company/README.md.
 
 Examples:
   GTP in forty networks (some minutes), and in two hundred:
