@@ -109,9 +109,12 @@ pub(super) fn run(args: &Company) -> Result<(), Failure> {
 
 /// None of the seeds has drawn a network of the kinds that were asked for.
 fn none_drawn(args: &Company) -> Failure {
-    let mut kinds: Vec<&str> = args.kind.iter().map(|kind| kind.name()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
+    let mut kinds: Vec<&str> = Vec::new();
+    for kind in args.kind.iter().map(|kind| kind.name()) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
     let seeds = args.drawn.seeds.clone().take(if args.quick { QUICK } else { usize::MAX }).count();
     let kinds = kinds.join(" or ");
     let text = format!("no {kinds} network is among the {seeds} that are drawn: name more --seeds, or another --kind");
