@@ -147,7 +147,7 @@ fn a_receiver_is_to_know_what_the_server_keeps_of_it() {
         settle_parameters(Protocols::ALL, gtp, &[pair("policy", own)], asked.to_vec(), role)
     };
     let error = settled("low", &[], SessionRole::Fetch).unwrap_err().to_string();
-    assert!(error.contains("keeps 'policy' of gtp at 'low': add --set policy=low"), "{error}");
+    assert!(error.contains("keeps 'policy' of gtp at 'low': add --policy low"), "{error}");
     let low = [pair("policy", "low")];
     assert_eq!(settled("low", &low, SessionRole::Fetch).unwrap(), low);
     // What is kept anyway need not be said, and who receives itself does not need to be told.
