@@ -261,14 +261,13 @@ def test_a_policy_is_chosen_and_may_change(server: inhaul.Server, tree: Path, tm
         inhaul.Client(state="", policy="fixed").get(server.address_of(), tmp_path / "none")
 
 
-def test_every_transfer_follows_its_dial(server: inhaul.Server, tmp_path: Path) -> None:
+def test_every_transfer_follows_its_dial(client: inhaul.Client, server: inhaul.Server, tmp_path: Path) -> None:
     dial = inhaul.PolicyDial()
     dial.set("low")
-    with inhaul.Client() as client:
-        got = [client.get(server.address_of("a"), tmp_path / name, policy_dial=dial) for name in ("one", "two")]
-        assert [one.report["policy"] for one in got] == ["low", "low"]
-        dial.set("fixed")
-        vain = client.get(server.address_of("a"), tmp_path / "three", policy_dial=dial)
-        assert vain.report["policy"] == "fair" and "no receive rate was given" in vain.report["warnings"][0]
+    got = [client.get(server.address_of("a"), tmp_path / name, policy_dial=dial) for name in ("one", "two")]
+    assert [one.report["policy"] for one in got] == ["low", "low"]
+    dial.set("fixed")
+    vain = client.get(server.address_of("a"), tmp_path / "three", policy_dial=dial)
+    assert vain.report["policy"] == "fair" and "no receive rate was given" in vain.report["warnings"][0]
     with pytest.raises(errors.UsageError, match="'policy' has two values, 'high' and 'low'"):
         inhaul.Client(policy="low", parameters={"policy": "high"})
