@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * HighSpeed TCP, Scalable TCP and FHSTCP in whole numbers: the kernel has no floating point.
+ * HighSpeed TCP, Scalable TCP, BIC and FHSTCP in whole numbers: the kernel has no floating point.
  *
  * This is arithmetic alone, so that a test can build it for the host and hold it against the simulator's laws
  * (crates/lab/tests/kernel_laws.rs). A window w is in packets. Growth is for each acknowledged packet, in 2^-32
@@ -155,6 +155,74 @@ LAW __u64 scalable_growth(__u32 w)
 }
 
 #define SCALABLE_DECREASE (WHOLE / 8)
+
+/* --- BIC (Xu, Harfoush, Rhee 2004) --- */
+
+/* Windows below this many packets behave as standard TCP (low_window). */
+#define BIC_LOW_WINDOW 14U
+/* Growth in a round trip, at most (S_max) and at least (S_min, a hundredth), in 2^-20 packets. */
+#define BIC_STEP_MAX (32ULL * WHOLE)
+#define BIC_STEP_MIN (WHOLE / 100)
+#define BIC_DECREASE (WHOLE / 8)
+/* No loss has shown a maximum. */
+#define BIC_NO_MAX (~0ULL)
+
+/* The search for the window at which packets are lost. Windows are in 2^-20 packets here. */
+struct bic_search {
+	/* Where packets were lost, as far as is known (max_win). */
+	__u64 max;
+	/* Beyond it: growth in this round trip, 0 before the first, and the window at which it doubles. */
+	__u64 step;
+	__u64 until;
+};
+
+/* Growth in a round trip at a window of `at`. */
+LAW __u64 bic_step(struct bic_search *search, __u64 at)
+{
+	if (at < (__u64)BIC_LOW_WINDOW * WHOLE)
+		return WHOLE;
+	if (search->max > at + BIC_STEP_MIN) {
+		/* Binary search: half of the way, or additive increase when that is too far. */
+		search->step = 0;
+		return at_most(at_least((search->max - at) / 2, BIC_STEP_MIN), BIC_STEP_MAX);
+	}
+	/* "Slow start" beyond the old maximum: 1, 2, 4 ... packets in a round trip, up to S_max. */
+	if (!search->step) {
+		search->step = WHOLE;
+		search->until = at + WHOLE;
+	}
+	/* Five doublings lead from 1 to 32. */
+	for (int doubling = 0; doubling < 5; doubling++) {
+		if (at < search->until || search->step >= BIC_STEP_MAX)
+			break;
+		search->step *= 2;
+		search->until = at + search->step;
+	}
+	return search->step;
+}
+
+/* Growth for each acknowledged packet; `part` is what the window has beyond whole packets, in 2^-32. */
+LAW __u64 bic_growth(struct bic_search *search, __u32 w, __u32 part)
+{
+	__u64 at = (__u64)w * WHOLE + part / (PACKET / WHOLE);
+
+	return bic_step(search, at) * (PACKET / WHOLE) / at_least(w, 1);
+}
+
+/* Congestion at a window of `w`: remembers where it was, and says what is left of the window. */
+LAW __u32 bic_cut(struct bic_search *search, __u32 w)
+{
+	__u64 at = (__u64)w * WHOLE;
+
+	search->step = 0;
+	if (w < BIC_LOW_WINDOW) {
+		search->max = at;
+		return cut(w, WHOLE / 2);
+	}
+	/* Fast convergence: a window that no longer reaches its old maximum aims at the middle. */
+	search->max = search->max != BIC_NO_MAX && at < search->max ? (at + at - at / 8) / 2 : at;
+	return cut(w, BIC_DECREASE);
+}
 
 /* --- FHSTCP (fhstcp-2005) --- */
 

@@ -44,13 +44,13 @@ pub(crate) enum Lab {
     /// Record this host's scheduling delays, for '--noise' and scenarios
     #[command(after_help = record::EXAMPLES)]
     RecordHost(record::RecordHost),
-    /// Make an HTML page that shows kept results beside the published tables and figures
+    /// Make an HTML page or a site that shows kept results beside the published tables and figures
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
     /// Compare two sets of kept results: show differences, and checks that became worse
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::Compare),
-    /// Load HighSpeed TCP, Scalable TCP and FHSTCP into the kernel, for all programs
+    /// Load HighSpeed TCP, Scalable TCP, BIC and FHSTCP into the kernel, for all programs
     #[command(subcommand)]
     KernelCc(kernel_cc::KernelCc),
 }

@@ -41,7 +41,7 @@ pub use agents::{Emulation, Hosts, HostsError, run_agent, run_emulated, run_net,
 pub use experiment::{Experiment, ExperimentError, experiments, find_experiment};
 pub use figure::{Drawing, trajectories_of};
 pub use host_record::record_host;
-pub use html::{Counts, Report, report};
+pub use html::{Counts, Page, Report, Site, report, site};
 pub use judge::{Judgement, TableRow, judge};
 pub use report::{Summary, judgement_table, run_table, series_csv};
 pub use result::RunResult;

@@ -208,3 +208,26 @@ fn differences(at: &str, before: &Value, after: &Value, found: &mut Vec<String>)
         _ => found.push(format!("{at}: {before} was kept, now it is {after}")),
     }
 }
+
+#[test]
+fn published_site_is_that_of_the_kept_results() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let kepts = read_kept(&root.join("results")).expect("the repository's results");
+    let site = inhaul_lab::site(&kepts, &root.join("results")).unwrap_or_else(|error| panic!("{error}"));
+    let published = root.join("docs/results");
+    let anew = "inhaul lab report results --site docs/results";
+    for page in &site.pages {
+        let html = std::fs::read_to_string(published.join(&page.file)).unwrap_or_default();
+        assert!(html == page.html, "docs/results/{} is not of today. To write it anew: {anew}", page.file);
+    }
+    let mut files = BTreeSet::new();
+    for folder in std::fs::read_dir(&published).expect("docs/results") {
+        let folder = folder.expect("an entry").path();
+        if folder.is_dir() {
+            files.extend(std::fs::read_dir(&folder).expect("a folder").map(|file| file.expect("an entry").path()));
+        }
+    }
+    let known: BTreeSet<_> = site.pages.iter().map(|page| published.join(&page.file)).collect();
+    let stale: Vec<_> = files.difference(&known).collect();
+    assert!(stale.is_empty(), "pages of items that are gone: {stale:?}");
+}

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use inhaul_base::{Span, Time};
-use inhaul_protocols::laws::{Avoidance, Fhstcp, HighSpeed, Scalable};
+use inhaul_protocols::laws::{Avoidance, Bic, Fhstcp, HighSpeed, Scalable};
 use inhaul_transport::{AckSample, Pace};
 
 /// fhstcp-2005's c, as host.c has it.
@@ -123,6 +123,23 @@ fn windows_climb_as_in_the_simulator() {
                 assert!((kernel - w).abs() <= 1.0 + 0.005 * w, "{name} after {round}: kernel {kernel}, simulator {w}");
                 (0..(w / 2.0) as u64).for_each(|_| w = law.grow(w, &ack(2, rtt)));
             }
+        }
+    }
+}
+
+#[test]
+fn bic_searches_as_in_the_simulator() {
+    let rtt = Span::from_millis(200);
+    for kernel in lines("bic") {
+        let mut law = Bic::default();
+        let mut w = kernel[0];
+        for (round, kernel) in kernel[1..].iter().enumerate() {
+            // host.c loses a packet in these.
+            if [0, 3].contains(&round) {
+                w = law.reduce(Time::ZERO, w).max(2.0);
+            }
+            assert!((kernel - w).abs() <= 2.0 + 0.005 * w, "after {round}: kernel {kernel}, simulator {w}");
+            (0..(w / 2.0) as u64).for_each(|_| w = law.grow(w, &ack(2, rtt)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `inhaul lab kernel-cc`: HighSpeed TCP, Scalable TCP and FHSTCP in the kernel.
+//! `inhaul lab kernel-cc`: HighSpeed TCP, Scalable TCP, BIC and FHSTCP in the kernel.
 
 use clap::{Args, Subcommand};
 use inhaul_lab::kernel_cc::{self, FAIR_FACTOR, FAIR_FACTOR_MAX, KernelCcError, Status};

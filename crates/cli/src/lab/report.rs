@@ -1,4 +1,4 @@
-//! `inhaul lab report`: kept results as one HTML page.
+//! `inhaul lab report`: kept results as one HTML page, or as a site.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,14 @@ use crate::options::OUTPUT;
 use crate::output::{announce, warn};
 
 pub(super) const EXAMPLES: &str = "\
-The page is one file. It needs no other file and no network. docs/report.md explains it.
+A page is one file. It needs no other file and no network. docs/report.md explains it.
 
 Examples:
   Keep results, and make a page of them:
     inhaul lab run gtp-2004/fig7 --keep results
-    inhaul lab report results --output report.html";
+    inhaul lab report results --output report.html
+  Make a site: an index, and a page for each item:
+    inhaul lab report results --site docs/results";
 
 #[derive(Debug, Args)]
 pub(crate) struct Report {
@@ -27,14 +29,32 @@ pub(crate) struct Report {
     /// HTML file to write; an existing one is replaced
     #[arg(long, value_name = "FILE", default_value = "report.html", help_heading = OUTPUT)]
     output: PathBuf,
+    /// Directory to write a site to instead: an index, and a page for each item. Pages of the same names are replaced
+    #[arg(long, value_name = "DIR", conflicts_with = "output", value_hint = ValueHint::DirPath, help_heading = OUTPUT)]
+    site: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Report) -> Result<(), Failure> {
     let kepts = read(&args.directory)?;
+    if let Some(site) = &args.site {
+        return write_site(&kepts, &args.directory, site);
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let report = inhaul_lab::report(&kepts, &args.directory, &utc(now.as_secs()))?;
     fs::write(&args.output, report.html).map_err(|error| Failure::Unwritable(args.output.clone(), error))?;
     announce(&format!("{}: {}", args.output.display(), report.counts.line()));
+    Ok(())
+}
+
+fn write_site(kepts: &Kepts, directory: &Path, to: &Path) -> Result<(), Failure> {
+    let site = inhaul_lab::site(kepts, directory)?;
+    for page in &site.pages {
+        let path = to.join(&page.file);
+        let folder = path.parent().unwrap_or(to);
+        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, &page.html));
+        written.map_err(|error| Failure::Unwritable(path, error))?;
+    }
+    announce(&format!("{}: {} pages; {}", to.join("index.html").display(), site.pages.len(), site.counts.line()));
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::web;
 const KERNEL_NAMES: [(&str, &str); 7] = [
     ("reno", "reno"),
     ("cubic", "cubic"),
-    ("bic", "bic"),
+    ("bic", "inhaul_bic"),
     ("bbr", "bbr"),
     ("highspeed", "inhaul_hstcp"),
     ("scalable", "inhaul_stcp"),

@@ -2,7 +2,7 @@
 //! a real network.
 //!
 //! GTP is our own. The names of TCP's congestion controls mean the kernel's TCP here, because the papers measured it:
-//! reno, cubic and bbr as the kernel has them; highspeed, scalable and fhstcp as `inhaul lab kernel-cc load` adds
+//! reno, cubic and bbr as the kernel has them; highspeed, scalable, bic and fhstcp as `inhaul lab kernel-cc load` adds
 //! them.
 #![allow(clippy::disallowed_methods, reason = "real processes run in real time")]
 

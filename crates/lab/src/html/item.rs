@@ -32,15 +32,13 @@ impl<'a> Item<'a> {
             |kept: &&Kept| ["sim", "emu"].iter().position(|backend| *backend == kept.backend).unwrap_or(usize::MAX);
         results
             .sort_by_key(|kept| (rank(kept), kept.backend.clone(), !kept.is_default_control(), kept.control.clone()));
-        // Names of results may hold anything; each byte of what is no letter or digit is written as its number.
-        let mut anchor = String::from("item-");
-        for byte in name.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => anchor.push(char::from(byte)),
-                _ => anchor.push_str(&format!("_{byte:x}")),
-            }
-        }
-        Self { name, anchor, experiment, results }
+        Self { name, anchor: format!("item-{}", harmless(name)), experiment, results }
+    }
+
+    /// Its page in the site: a file in the folder of its paper.
+    pub(super) fn file(&self) -> String {
+        let (paper, item) = self.name.split_once('/').unwrap_or(("other", self.name));
+        format!("{}/{}.html", harmless(paper), harmless(item))
     }
 
     pub(super) fn paper(&self) -> &'a str {
@@ -72,27 +70,51 @@ impl<'a> Item<'a> {
         unchanged.map(|kept| Outcome::of(kept)).max().unwrap_or(without)
     }
 
+    /// The item as a part of the one page.
     pub(super) fn write(&self, page: &mut Markup, pictures: &mut Pictures) {
         page.element("section", &[("class", "item"), ("aria-labelledby", &self.anchor)], |section| {
-            section.element("h3", &[("id", &self.anchor)], |heading| {
-                heading.leaf("span", &[("class", "source")], self.source());
-                heading.text(" ");
-                heading.text(self.title());
-            });
-            match self.experiment {
-                Some(experiment) => prose::write(section, prose::introduction(experiment.readme)),
-                None => section.leaf("p", &[], "This program has no experiment of that name: no figures are drawn."),
+            section.element("h3", &[("id", &self.anchor)], |heading| self.write_title(heading));
+            if self.write_results(section, pictures, "h4") {
+                self.write_shortcomings(section);
+                self.results.iter().for_each(|kept| write_origin(section, kept, "h4"));
             }
-            if self.results.is_empty() {
-                self.write_how_to_run(section);
-                return;
-            }
-            self.write_table(section);
-            self.write_figures(section, pictures);
-            self.results.iter().for_each(|kept| write_checks(section, kept));
-            self.write_shortcomings(section);
-            self.results.iter().for_each(|kept| write_origin(section, kept));
         });
+    }
+
+    /// The item as a page of the site: with the whole README, so with how it is judged, what was chosen, and what did
+    /// not come out.
+    pub(super) fn write_page(&self, page: &mut Markup, pictures: &mut Pictures) {
+        page.element("h1", &[], |heading| self.write_title(heading));
+        let has_results = self.write_results(page, pictures, "h2");
+        for (heading, text) in self.experiment.into_iter().flat_map(|experiment| prose::sections(experiment.readme)) {
+            page.leaf("h2", &[], heading);
+            prose::write(page, text);
+        }
+        if has_results {
+            self.results.iter().for_each(|kept| write_origin(page, kept, "h2"));
+        }
+    }
+
+    fn write_title(&self, heading: &mut Markup) {
+        heading.leaf("span", &[("class", "source")], self.source());
+        heading.text(" ");
+        heading.text(self.title());
+    }
+
+    /// What the item is, and its table, figures and checks; without results how to get them. Whether there are results.
+    fn write_results(&self, page: &mut Markup, pictures: &mut Pictures, heading: &'static str) -> bool {
+        match self.experiment {
+            Some(experiment) => prose::write(page, prose::introduction(experiment.readme)),
+            None => page.leaf("p", &[], "This program has no experiment of that name: no figures are drawn."),
+        }
+        if self.results.is_empty() {
+            self.write_how_to_run(page);
+            return false;
+        }
+        self.write_table(page);
+        self.write_figures(page, pictures);
+        self.results.iter().for_each(|kept| write_checks(page, kept, heading));
+        true
     }
 
     fn write_how_to_run(&self, section: &mut Markup) {
@@ -214,6 +236,18 @@ impl<'a> Item<'a> {
     }
 }
 
+/// Names of results may hold anything: each byte of what is no letter or digit is written as its number.
+fn harmless(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("_{byte:x}")),
+        }
+    }
+    text
+}
+
 /// `fig10` is `fig` and 10; what has no number comes after all that have one.
 fn numbered(name: &str) -> (&str, u64) {
     let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -279,8 +313,8 @@ fn number_cell(row: &mut Markup, value: Option<&str>) {
     row.leaf("td", &[("class", "number")], value.unwrap_or("–"));
 }
 
-fn write_checks(section: &mut Markup, kept: &Kept) {
-    section.leaf("h4", &[], &format!("Checks, {}", words::backend_words(&kept.backend, &kept.control)));
+fn write_checks(section: &mut Markup, kept: &Kept, heading: &'static str) {
+    section.leaf(heading, &[], &format!("Checks, {}", words::backend_words(&kept.backend, &kept.control)));
     if !kept.set.is_empty() {
         let note = "Settings were changed: what must come out of the experiment need not come out of this.";
         section.leaf("p", &[("class", "note")], note);
@@ -298,7 +332,7 @@ fn write_checks(section: &mut Markup, kept: &Kept) {
     });
 }
 
-fn write_origin(section: &mut Markup, kept: &Kept) {
+fn write_origin(section: &mut Markup, kept: &Kept, heading: &'static str) {
     let origin = &kept.origin;
     let seeds = match kept.repetitions {
         0 | 1 => format!("{}", kept.seed),
@@ -317,7 +351,7 @@ fn write_origin(section: &mut Markup, kept: &Kept) {
     if !kept.set.is_empty() {
         facts.insert(0, ("Changed settings", kept.set.join(", ")));
     }
-    section.leaf("h4", &[], &format!("How it was made, {}", words::backend_words(&kept.backend, &kept.control)));
+    section.leaf(heading, &[], &format!("How it was made, {}", words::backend_words(&kept.backend, &kept.control)));
     section.element("dl", &[], |list| {
         list.leaf("dt", &[], "Command");
         list.element("dd", &[], |text| text.leaf("code", &[], &origin.command));

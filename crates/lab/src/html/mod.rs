@@ -1,11 +1,13 @@
-//! The report: one HTML page with every table and figure of the papers beside ours. It needs no other file: it has no
-//! scripts and no fonts, and fetches nothing. It is also well-formed XML, so any XML tool can read it.
+//! The report: every table and figure of the papers beside ours, as one HTML page or as a site with a page for each. A
+//! page needs no other file: it has no scripts and no fonts, and fetches nothing. It is also well-formed XML, so any XML
+//! tool can read it.
 
 mod counts;
 mod item;
 mod markup;
 mod pictures;
 mod prose;
+mod site;
 mod summary;
 mod words;
 
@@ -18,6 +20,7 @@ use markup::Markup;
 use pictures::Pictures;
 
 pub use counts::Counts;
+pub use site::{Page, Site, site};
 
 const STYLE: &str = include_str!("style.css");
 /// Nothing is fetched and nothing runs, whatever a file of results holds.
@@ -42,35 +45,41 @@ pub fn report(kepts: &Kepts, directory: &Path, written: &str) -> Result<Report, 
     let items = items(&experiments, kepts);
     let counts = Counts::of(&items);
     let mut pictures = Pictures::default();
+    let html = document(TITLE, |body| {
+        body.element("header", &[], |header| header.leaf("h1", &[], TITLE));
+        body.element("main", &[], |main| {
+            summary::write(main, &items, &counts, |item| format!("#{}", item.anchor));
+            summary::write_problems(main, &kepts.problems, directory);
+            for papers in items.chunk_by(|a, b| a.paper() == b.paper()) {
+                main.leaf("h2", &[], papers[0].paper());
+                papers.iter().for_each(|item| item.write(main, &mut pictures));
+            }
+        });
+        body.element("footer", &[], |footer| {
+            footer.leaf("p", &[], &format!("Written by inhaul {} at {written}.", env!("CARGO_PKG_VERSION")));
+        });
+        body.own(&pictures.letters());
+    });
+    Ok(Report { html, counts })
+}
+
+/// A page with what `body` writes.
+fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
     let mut page = Markup::default();
     page.own("<!DOCTYPE html>\n");
     page.element("html", &[("xmlns", "http://www.w3.org/1999/xhtml"), ("lang", "en")], |html| {
-        html.element("head", &[], head);
-        html.element("body", &[], |body| {
-            body.element("header", &[], |header| header.leaf("h1", &[], TITLE));
-            body.element("main", &[], |main| {
-                summary::write(main, &items, &counts);
-                summary::write_problems(main, &kepts.problems, directory);
-                for papers in items.chunk_by(|a, b| a.paper() == b.paper()) {
-                    main.leaf("h2", &[], papers[0].paper());
-                    papers.iter().for_each(|item| item.write(main, &mut pictures));
-                }
-            });
-            body.element("footer", &[], |footer| {
-                footer.leaf("p", &[], &format!("Written by inhaul {} at {written}.", env!("CARGO_PKG_VERSION")));
-            });
-            body.own(&pictures.letters());
-        });
+        html.element("head", &[], |inside| head(inside, title));
+        html.element("body", &[], body);
     });
-    Ok(Report { html: page.finish(), counts })
+    page.finish()
 }
 
-fn head(head: &mut Markup) {
+fn head(head: &mut Markup, title: &str) {
     head.void("meta", &[("charset", "utf-8")]);
     head.void("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
     head.void("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
     head.void("meta", &[("name", "color-scheme"), ("content", "light dark")]);
-    head.leaf("title", &[], TITLE);
+    head.leaf("title", &[], title);
     head.element("style", &[], |style| style.own(STYLE));
 }
 

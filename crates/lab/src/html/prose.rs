@@ -1,5 +1,6 @@
-//! Parts of the READMEs of experiments as HTML: paragraphs, lists and `code`, which is the Markdown that these parts
-//! use.
+//! The READMEs of experiments, which are Markdown, as HTML.
+
+use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use super::markup::Markup;
 
@@ -10,44 +11,75 @@ pub(super) fn introduction(readme: &str) -> &str {
     body.split("\n## ").next().unwrap_or("").trim()
 }
 
-/// What stands under `## heading`; `None` if there is no such heading.
-pub(super) fn section<'a>(readme: &'a str, heading: &str) -> Option<&'a str> {
+/// The headings of the second level, each with what stands below it.
+pub(super) fn sections(readme: &str) -> impl Iterator<Item = (&str, &str)> {
     let sections = readme.split("\n## ").skip(1);
-    let mut bodies = sections.filter_map(|section| section.split_once('\n'));
-    bodies.find(|(name, _)| name.trim() == heading).map(|(_, body)| body.trim())
+    sections
+        .map(|section| section.split_once('\n').unwrap_or((section, "")))
+        .map(|(name, body)| (name.trim(), body.trim()))
 }
 
-/// Writes paragraphs and lists. Comments are for those who check the figures.
+/// What stands under `## heading`; `None` if there is no such heading.
+pub(super) fn section<'a>(readme: &'a str, heading: &str) -> Option<&'a str> {
+    sections(readme).find(|(name, _)| *name == heading).map(|(_, body)| body)
+}
+
+/// Writes Markdown. Comments are for those who check the figures, and links lead to files that are not beside the page:
+/// of a link the text stays.
 pub(super) fn write(page: &mut Markup, markdown: &str) {
-    let blocks = markdown.split("\n\n").map(str::trim);
-    for block in blocks.filter(|block| !block.is_empty() && !block.starts_with("<!--")) {
-        if let Some(list) = block.strip_prefix("- ") {
-            page.element("ul", &[], |ul| {
-                for item in list.split("\n- ") {
-                    ul.element("li", &[], |li| inline(li, item));
-                }
-            });
-        } else {
-            page.element("p", &[], |p| inline(p, block));
+    inside(page, &mut Parser::new_ext(markdown, Options::ENABLE_TABLES));
+}
+
+/// Writes events up to the end of the element that they are in.
+fn inside<'a>(page: &mut Markup, events: &mut impl Iterator<Item = Event<'a>>) {
+    while let Some(event) = events.next() {
+        match event {
+            Event::End(_) => return,
+            Event::Start(tag) => element(page, &tag, events),
+            Event::Text(text) => page.text(&text),
+            Event::Code(code) => page.leaf("code", &[], &code),
+            Event::SoftBreak => page.text(" "),
+            Event::HardBreak => page.void("br", &[]),
+            // Comments, and what else would be markup of its own.
+            _ => {}
         }
     }
 }
 
-/// Text with `code` between backticks. A backtick without a second one is text.
-fn inline(page: &mut Markup, text: &str) {
-    let mut rest = text;
-    while let Some((before, code, after)) = next_code(rest) {
-        page.text(before);
-        page.leaf("code", &[], code);
-        rest = after;
+fn element<'a>(page: &mut Markup, tag: &Tag<'_>, events: &mut impl Iterator<Item = Event<'a>>) {
+    match tag {
+        Tag::Table(_) => page.element("div", &[("class", "scroll")], |scroll| {
+            scroll.element("table", &[], |table| inside(table, events));
+        }),
+        Tag::TableHead => page.element("thead", &[], |head| {
+            head.element("tr", &[], |row| {
+                while let Some(Event::Start(Tag::TableCell)) = events.next() {
+                    row.element("th", &[("scope", "col")], |cell| inside(cell, events));
+                }
+            });
+        }),
+        Tag::CodeBlock(_) => page.element("pre", &[], |pre| pre.element("code", &[], |code| inside(code, events))),
+        tag => match name(tag) {
+            Some(name) => page.element(name, &[], |element| inside(element, events)),
+            None => inside(page, events),
+        },
     }
-    page.text(rest);
 }
 
-fn next_code(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = text.split_once('`')?;
-    let (code, after) = rest.split_once('`')?;
-    Some((before, code, after))
+/// The element for a tag; `None`: only what is inside is written.
+fn name(tag: &Tag<'_>) -> Option<&'static str> {
+    Some(match tag {
+        Tag::Paragraph => "p",
+        Tag::Heading { .. } => "h3",
+        Tag::List(None) => "ul",
+        Tag::List(Some(_)) => "ol",
+        Tag::Item => "li",
+        Tag::TableRow => "tr",
+        Tag::TableCell => "td",
+        Tag::Emphasis => "em",
+        Tag::Strong => "strong",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -69,13 +101,24 @@ mod tests {
         assert_eq!(section(README, "How"), Some("- one `a`\n  goes on\n- two"));
         assert_eq!(section(README, "none"), None);
         assert_eq!((introduction(""), introduction("no title\n## x")), ("", ""));
+        assert_eq!(sections(README).map(|(name, _)| name).collect::<Vec<_>>(), ["How", "What did not come out"]);
     }
 
     #[test]
-    fn write_knows_paragraphs_lists_and_code() {
+    fn write_knows_the_markdown_of_readmes() {
         assert_eq!(html("It `b` < c.\nMore."), "<p>It <code>b</code> &lt; c. More.</p>\n");
-        assert_eq!(html("- one `a`\n  b\n- two"), "<ul><li>one <code>a</code>   b</li>\n<li>two</li>\n</ul>\n");
+        assert_eq!(html("- one `a`\n  b\n- two"), "<ul><li>one <code>a</code> b</li>\n<li>two</li>\n</ul>\n");
         assert_eq!(html("a\n\n<!-- given: 5 s\n-->\n\nb"), "<p>a</p>\n<p>b</p>\n");
         assert_eq!(html("an odd ` tick"), "<p>an odd ` tick</p>\n");
+        assert_eq!(html("**So** [it](../x.md) is."), "<p><strong>So</strong> it is.</p>\n");
+        assert_eq!(html("    inhaul lab <X>"), "<pre><code>inhaul lab &lt;X&gt;</code></pre>\n");
+        let table = html("| a | b |\n|---|---|\n| 1 | 2 |\n");
+        assert!(table.contains("<thead><tr><th scope=\"col\">a</th>") && table.contains("<tr><td>1</td>"), "{table}");
+    }
+
+    #[test]
+    fn markup_in_a_readme_is_left_out() {
+        assert_eq!(html("a <script>b</script> c"), "<p>a b c</p>\n");
+        assert!(!html("<script>\nalert(1)\n</script>\n").contains("script"));
     }
 }

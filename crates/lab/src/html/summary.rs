@@ -11,8 +11,11 @@ use crate::kept::{Kept, Problem};
 /// Backends that have a column of their own, whether anything was run in them or not.
 const BACKENDS: [&str; 2] = ["sim", "emu"];
 
+/// Where an item is found from here.
+pub(super) type Link = fn(&Item<'_>) -> String;
+
 /// The counts, the table of items, and what made the results.
-pub(super) fn write(page: &mut Markup, items: &[Item<'_>], counts: &Counts) {
+pub(super) fn write(page: &mut Markup, items: &[Item<'_>], counts: &Counts, link: Link) {
     page.element("section", &[("aria-labelledby", "summary")], |section| {
         section.leaf("h2", &[("id", "summary")], "Summary");
         section.element("p", &[("class", "counts")], |p| {
@@ -31,7 +34,7 @@ pub(super) fn write(page: &mut Markup, items: &[Item<'_>], counts: &Counts) {
             }
         });
         section.leaf("p", &[], EXPLANATION);
-        table(section, items);
+        table(section, items, link);
         origins(section, items);
     });
 }
@@ -40,7 +43,7 @@ const EXPLANATION: &str = "An item is a table or a figure of a paper. It passed 
 results; it is invalid if a run broke a rule of the laboratory, and then proves nothing. Results with changed settings do not count: what \
 must come out of an experiment need not come out of another one.";
 
-fn table(page: &mut Markup, items: &[Item<'_>]) {
+fn table(page: &mut Markup, items: &[Item<'_>], link: Link) {
     let mut backends = BACKENDS.to_vec();
     for kept in items.iter().flat_map(|item| &item.results) {
         if !backends.contains(&kept.backend.as_str()) {
@@ -58,15 +61,15 @@ fn table(page: &mut Markup, items: &[Item<'_>]) {
                     }
                 });
             });
-            table.element("tbody", &[], |body| items.iter().for_each(|item| item_row(body, item, &backends)));
+            table.element("tbody", &[], |body| items.iter().for_each(|item| item_row(body, item, &backends, link)));
         });
     });
 }
 
-fn item_row(body: &mut Markup, item: &Item<'_>, backends: &[&str]) {
+fn item_row(body: &mut Markup, item: &Item<'_>, backends: &[&str], link: Link) {
     body.element("tr", &[], |row| {
         row.element("th", &[("scope", "row")], |cell| {
-            cell.leaf("a", &[("href", &format!("#{}", item.anchor))], item.name);
+            cell.leaf("a", &[("href", &link(item))], item.name);
             cell.leaf("div", &[], item.title());
         });
         for backend in backends {

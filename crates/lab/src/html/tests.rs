@@ -42,6 +42,11 @@ fn elements<'a>(document: &'a Document<'_>, tag: &'a str) -> impl Iterator<Item 
 
 /// Every name stands once, what is referred to is there, and nothing is fetched or run.
 fn assert_self_contained(document: &Document<'_>) {
+    assert_links(document, &|_| false);
+}
+
+/// As [`assert_self_contained`], and links may lead where `is_page` says.
+fn assert_links(document: &Document<'_>, is_page: &dyn Fn(&str) -> bool) {
     let mut ids = BTreeSet::new();
     for node in document.descendants().filter(Node::is_element) {
         if let Some(id) = node.attribute("id") {
@@ -55,6 +60,7 @@ fn assert_self_contained(document: &Document<'_>) {
             let (key, value) = (attribute.name(), attribute.value());
             assert!(!key.starts_with("on") && !["src", "style", "srcset"].contains(&key), "{name} {key}");
             let target = match key {
+                "href" if is_page(value) => continue,
                 "href" => value.strip_prefix('#'),
                 "clip-path" => value.strip_prefix("url(#").and_then(|rest| rest.strip_suffix(')')),
                 "aria-labelledby" => Some(value),
@@ -107,6 +113,29 @@ fn report_shows_what_came_out() {
     // What has changed settings does not count.
     let not_run = experiments().unwrap().len() - 1;
     assert_eq!(page.counts, Counts { passed: 1, not_run, ..Counts::default() });
+}
+
+#[test]
+fn site_has_an_index_and_a_page_for_each_item() {
+    let hostile = Kept { experiment: "../a b/../c".to_owned(), ..kept() };
+    let site = site(&kepts(vec![kept(), hostile], Vec::new()), Path::new("dir")).unwrap();
+    let files: BTreeSet<&str> = site.pages.iter().map(|page| page.file.as_str()).collect();
+    assert_eq!(files.len(), experiments().unwrap().len() + 2, "an index, and one that is not known: {files:?}");
+    assert!(files.contains("gtp-2004/fig9.html") && files.contains("_2e_2e/a_20b_2f_2e_2e_2fc.html"), "{files:?}");
+    for page in &site.pages {
+        let document = parse(&page.html);
+        let is_index = page.file == "index.html";
+        assert_links(&document, &|link| files.contains(if is_index { link } else { link.trim_start_matches("../") }));
+        assert_eq!(elements(&document, "h1").count(), 1, "{}", page.file);
+    }
+    let page = |file: &str| site.pages.iter().find(|page| page.file == file).unwrap();
+    let words = words_of(&parse(&page("gtp-2004/fig9.html").html));
+    for expected in
+        ["How it is judged", "What came out", "Command inhaul lab run gtp-2004/fig9", "Before: gtp-2004/fig8"]
+    {
+        assert!(words.contains(expected), "'{expected}' is not in: {words}");
+    }
+    assert!(words_of(&parse(&page("index.html").html)).contains("Choices for all experiments"));
 }
 
 #[test]
@@ -179,7 +208,7 @@ fn every_row_of_a_table_is_as_wide_as_its_heading() {
         let rows = table.descendants().filter(|node| node.tag_name().name() == "tr");
         let widths: BTreeSet<usize> = rows.map(width).collect();
         assert_eq!(widths.len(), 1, "{widths:?} in {}", text(table));
-        assert!(table.children().any(|node| node.tag_name().name() == "caption"));
+        assert!(table.children().any(|node| node.tag_name().name() == "caption") || table.attribute("class").is_none());
     }
 }
 

@@ -11,11 +11,12 @@ use super::control::{CONTROLS, Control};
 use super::error::KernelCcError;
 
 /// The folder `bpf/` of the repository.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("laws.h", include_str!("../../bpf/laws.h")),
     ("control.h", include_str!("../../bpf/control.h")),
     ("highspeed.bpf.c", include_str!("../../bpf/highspeed.bpf.c")),
     ("scalable.bpf.c", include_str!("../../bpf/scalable.bpf.c")),
+    ("bic.bpf.c", include_str!("../../bpf/bic.bpf.c")),
     ("fhstcp.bpf.c", include_str!("../../bpf/fhstcp.bpf.c")),
 ];
 

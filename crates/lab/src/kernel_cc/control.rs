@@ -18,8 +18,9 @@ pub struct Control {
 }
 
 /// All that there are.
-pub const CONTROLS: [Control; 3] = [
+pub const CONTROLS: [Control; 4] = [
     Control { name: "inhaul_hstcp", summary: "HighSpeed TCP (RFC 3649)", file: "highspeed" },
     Control { name: "inhaul_stcp", summary: "Scalable TCP (Kelly 2003)", file: "scalable" },
+    Control { name: "inhaul_bic", summary: "BIC (Xu, Harfoush, Rhee 2004)", file: "bic" },
     Control { name: "inhaul_fhstcp", summary: "Fair HighSpeed TCP (fhstcp-2005)", file: "fhstcp" },
 ];

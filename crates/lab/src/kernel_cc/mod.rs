@@ -1,4 +1,4 @@
-//! HighSpeed TCP, Scalable TCP and FHSTCP as congestion controls of the kernel, by eBPF: loaded, listed and unloaded.
+//! HighSpeed TCP, Scalable TCP, BIC and FHSTCP as congestion controls of the kernel, by eBPF: loaded, listed and unloaded.
 //!
 //! The sources (`bpf/` of the repository) are built into the program. To load them, `clang` compiles them against the
 //! types of the running kernel, and `bpftool` registers the objects. They then stay until they are unloaded or the

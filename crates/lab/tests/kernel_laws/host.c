@@ -42,6 +42,26 @@ static void climb(const char *name, enum law law, __u32 w)
 	printf("\n");
 }
 
+/*
+ * BIC from a window of `w`, at which a packet is lost: the window before that, and after each of some round trips. In the
+ * fourth of them one is lost again, before the old maximum is reached.
+ */
+static void search(__u32 w)
+{
+	struct bic_search search = { .max = BIC_NO_MAX };
+	__u32 part = 0;
+
+	printf("bic %u", w);
+	for (int round = 0; round < 60; round++) {
+		if (round == 0 || round == 3)
+			w = bic_cut(&search, w);
+		printf(" %u", w);
+		for (__u32 left = w / 2; left; left--)
+			w = grown(w, &part, bic_growth(&search, w, part), 2);
+	}
+	printf("\n");
+}
+
 int main(void)
 {
 	for (__u32 w = 1; w <= WINDOW_MOST; w++) {
@@ -59,6 +79,8 @@ int main(void)
 		climb("scalable", SCALABLE, w);
 		climb("fhstcp", FHSTCP, w);
 	}
+	for (__u32 w = 5; w <= 50000; w *= 3)
+		search(w);
 	for (__u32 rtt_us = 500; rtt_us < 2000000; rtt_us += 1000) {
 		__u32 blocks = fhstcp_blocks(1000, fair_factor(C, rtt_us));
 
