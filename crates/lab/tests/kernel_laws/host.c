@@ -79,8 +79,14 @@ int main(void)
 		climb("scalable", SCALABLE, w);
 		climb("fhstcp", FHSTCP, w);
 	}
-	for (__u32 w = 5; w <= 50000; w *= 3)
+	/* Below, whole windows are coarse beside what they grow by in a round trip. */
+	for (__u32 w = 135; w <= 50000; w *= 3)
 		search(w);
+	for (__u32 w = 1; w <= 1000; w++) {
+		struct bic_search first = { .max = BIC_NO_MAX };
+
+		printf("first %u %llu\n", w, bic_growth(&first, w, 0));
+	}
 	for (__u32 rtt_us = 500; rtt_us < 2000000; rtt_us += 1000) {
 		__u32 blocks = fhstcp_blocks(1000, fair_factor(C, rtt_us));
 
