@@ -7,10 +7,17 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use inhaul_base::{Bitrate, Probability, RandomStream, Span, Time};
-use inhaul_link::{CoDelSpec, Discipline, Link, LinkSpec, LossSpec, QueueLimit};
+use inhaul_link::{CoDelSpec, Discipline, Link, LinkSpec, LossSpec, Mark, QueueLimit};
 
 /// About as large as a packet of the simulator: its head is inside.
-type Packet = [u64; 12];
+#[derive(Clone)]
+struct Packet([u64; 12]);
+
+impl Mark for Packet {
+    fn mark(&mut self) -> bool {
+        black_box(self.0[0]) == u64::MAX
+    }
+}
 
 /// Nanoseconds between packets of 1,500 bytes: loads of 0.9 and 1.1 on 1 Gbit/s.
 const UNDER: u64 = 13_333;
@@ -53,7 +60,7 @@ fn carry(spec: LinkSpec, gap: u64, packets: u64) -> u64 {
             received += u64::from(black_box(link.receive(now)).is_some());
         }
         // A drop is part of the work.
-        let _ = black_box(link.send(now, 1500, black_box([number; 12])));
+        let _ = black_box(link.send(now, 1500, black_box(Packet([number; 12]))));
     }
     received
 }

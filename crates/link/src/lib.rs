@@ -10,6 +10,7 @@ mod codel;
 mod line;
 mod link;
 mod loss;
+mod mark;
 mod queue;
 mod red;
 mod spec;
@@ -17,6 +18,7 @@ mod stats;
 mod wire;
 
 pub use link::{DropCause, Link};
+pub use mark::Mark;
 pub use spec::{
     CoDelSpec, Discipline, GilbertElliottSpec, LinkSpec, LossSpec, QueueLimit, QueueSpec, RedSpec, ReorderingSpec,
     SpecError,

@@ -6,7 +6,8 @@ use inhaul_base::{Bitrate, Probability, RandomStream, Span, Time};
 
 use crate::line::Line;
 use crate::loss::Loss;
-use crate::queue::Admission;
+use crate::mark::Mark;
+use crate::queue::{Admission, Verdict};
 use crate::wire::{Arrivals, Transit, Wire};
 use crate::{LinkSpec, LinkStats};
 
@@ -75,7 +76,7 @@ enum Fate {
     Vanishes,
 }
 
-impl<T: Clone> Link<T> {
+impl<T: Clone + Mark> Link<T> {
     /// A link as specified, up and empty. Every random decision comes from `random`.
     pub fn new(spec: LinkSpec, mut random: RandomStream) -> Self {
         let seed = random.next_u64();
@@ -103,7 +104,7 @@ impl<T: Clone> Link<T> {
     /// Why the packet will not arrive, if that is decided now. CoDel, and a link that goes down, drop a packet later.
     /// Such drops are only in [`stats`](Self::stats).
     #[inline]
-    pub fn send(&mut self, now: Time, bytes: u32, packet: T) -> Result<(), DropCause> {
+    pub fn send(&mut self, now: Time, bytes: u32, mut packet: T) -> Result<(), DropCause> {
         self.settle(now);
         self.stats.offered.add(bytes);
         // Drawn for every packet, so that its fate on the wire hangs on its number alone and not on the queue.
@@ -113,12 +114,17 @@ impl<T: Clone> Link<T> {
             self.stats.down.add(bytes);
             return Err(DropCause::Down);
         }
-        if let Err(cause) = self.admission.admit(now, &self.line, self.stats.queued, bytes) {
-            match cause {
-                DropCause::Early => self.stats.early.add(bytes),
-                _ => self.stats.queue_full.add(bytes),
+        match self.admission.admit(now, &self.line, self.stats.queued, bytes) {
+            Verdict::Passes => {}
+            Verdict::Marked if packet.mark() => self.stats.marked.add(bytes),
+            Verdict::Marked | Verdict::Early => {
+                self.stats.early.add(bytes);
+                return Err(DropCause::Early);
             }
-            return Err(cause);
+            Verdict::Full => {
+                self.stats.queue_full.add(bytes);
+                return Err(DropCause::QueueFull);
+            }
         }
         let fate = match (lost, twice) {
             (true, _) => Fate::Vanishes,
@@ -274,14 +280,18 @@ impl<T: Clone> Link<T> {
             let Some(slot) = self.ring.get_mut(self.on_wire) else { break };
             let (since, bytes) = (slot.time, slot.bytes);
             self.stats.queued.take(bytes);
-            if self.admission.drops_at_turn(self.line.free_at(), since, bytes, self.stats.queued) {
-                slot.fate = Fate::Vanishes;
-                self.on_wire += 1;
-                self.stats.early.add(bytes);
-            } else {
-                let departure = self.line.transmit_next(bytes);
-                self.put_on_wire(departure);
+            match self.admission.at_turn(self.line.free_at(), since, bytes, self.stats.queued) {
+                Verdict::Passes => {}
+                Verdict::Marked if slot.packet.mark() => self.stats.marked.add(bytes),
+                _ => {
+                    slot.fate = Fate::Vanishes;
+                    self.on_wire += 1;
+                    self.stats.early.add(bytes);
+                    continue;
+                }
             }
+            let departure = self.line.transmit_next(bytes);
+            self.put_on_wire(departure);
         }
         self.forget_lost();
     }

@@ -1,17 +1,31 @@
-//! The queue before the transmitter: which packets may wait, and which are dropped at their turn.
+//! The queue before the transmitter: which packets may wait, and which are dropped or marked, at once or at their turn.
 
 use inhaul_base::{RandomStream, Span, Time};
 
 use crate::codel::CoDel;
 use crate::line::Line;
-use crate::red::Red;
-use crate::{Discipline, DropCause, QueueLimit, QueueSpec, Traffic};
+use crate::red::{Early, Red};
+use crate::{Discipline, QueueLimit, QueueSpec, Traffic};
 
 /// The rules of the queue; the packets themselves are the link's.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
     limit: QueueLimit,
     discipline: Rule,
+    /// What would be dropped early is marked, where it can be.
+    marks: bool,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passes,
+    /// It is marked; dropped, if it cannot be.
+    Marked,
+    /// The discipline drops it.
+    Early,
+    /// There is no room.
+    Full,
 }
 
 #[derive(Clone, Debug)]
@@ -29,29 +43,39 @@ impl Admission {
             Discipline::Red(red) => Rule::Red { red: Red::new(red, in_bytes, random), mean_packet: red.mean_packet },
             Discipline::CoDel(codel) => Rule::CoDel(CoDel::new(codel)),
         };
-        Self { limit: spec.limit, discipline }
+        Self { limit: spec.limit, discipline, marks: spec.marks }
     }
 
     /// Whether a packet that comes at `now` is let in while `queued` waits. On a free line it need not wait.
     #[inline]
-    pub(crate) fn admit(&mut self, now: Time, line: &Line, queued: Traffic, bytes: u32) -> Result<(), DropCause> {
+    pub(crate) fn admit(&mut self, now: Time, line: &Line, queued: Traffic, bytes: u32) -> Verdict {
         let free = line.free_at() <= now;
         if !free && !self.has_room(queued, bytes) {
-            return Err(DropCause::QueueFull);
+            return Verdict::Full;
         }
-        let Rule::Red { red, mean_packet } = &mut self.discipline else { return Ok(()) };
+        let Rule::Red { red, mean_packet } = &mut self.discipline else { return Verdict::Passes };
         let length = if matches!(self.limit, QueueLimit::Bytes(_)) { queued.bytes } else { queued.packets };
         let typical = line.rate().map_or(Span::ZERO, |rate| rate.time_for(u64::from(*mean_packet)));
         let idle = free.then(|| (now.since(line.free_at()), typical));
-        if red.drops(length, bytes, idle) { Err(DropCause::Early) } else { Ok(()) }
+        match red.meets(length, bytes, idle) {
+            Early::No => Verdict::Passes,
+            // RFC 3168 section 7: above the upper threshold all are dropped, whoever reads marks.
+            Early::Sometimes if self.marks => Verdict::Marked,
+            Early::Sometimes | Early::Always => Verdict::Early,
+        }
     }
 
-    /// Whether the packet whose turn comes at `now` is dropped after all; `behind` is what still waits.
+    /// What becomes of the packet whose turn comes at `now`; `behind` is what still waits.
     #[inline]
-    pub(crate) fn drops_at_turn(&mut self, now: Time, since: Time, bytes: u32, behind: Traffic) -> bool {
-        match &mut self.discipline {
+    pub(crate) fn at_turn(&mut self, now: Time, since: Time, bytes: u32, behind: Traffic) -> Verdict {
+        let drops = match &mut self.discipline {
             Rule::CoDel(codel) => codel.drops(now, bytes, now.since(since), behind.bytes),
             Rule::DropTail | Rule::Red { .. } => false,
+        };
+        match (drops, self.marks) {
+            (false, _) => Verdict::Passes,
+            (true, true) => Verdict::Marked,
+            (true, false) => Verdict::Early,
         }
     }
 

@@ -4,6 +4,16 @@ use inhaul_base::{RandomStream, Span};
 
 use crate::RedSpec;
 
+/// Whether a packet meets early detection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Early {
+    No,
+    /// By chance, as one of some.
+    Sometimes,
+    /// As every packet does: the average is beyond twice the upper threshold.
+    Always,
+}
+
 /// The average queue and the count since the last drop.
 #[derive(Clone, Debug)]
 pub(crate) struct Red {
@@ -22,17 +32,17 @@ impl Red {
         Self { spec, in_bytes, average: 0.0, count: -1, random }
     }
 
-    /// Whether the packet that comes now is dropped. `queue` is what waits, in bytes or packets; `idle` is how long
+    /// Whether the packet that comes now is dropped or marked. `queue` is what waits, in bytes or packets; `idle` is how long
     /// the line has been free and how long it takes to transmit a typical packet, if it is free.
-    pub(crate) fn drops(&mut self, queue: u64, bytes: u32, idle: Option<(Span, Span)>) -> bool {
+    pub(crate) fn meets(&mut self, queue: u64, bytes: u32, idle: Option<(Span, Span)>) -> Early {
         self.update_average(queue, idle);
         let Some(mut probability) = self.marking_probability() else {
             self.count = -1;
-            return false;
+            return Early::No;
         };
         if probability >= 1.0 {
             self.count = 0;
-            return true;
+            return Early::Always;
         }
         self.count += 1;
         if self.in_bytes {
@@ -42,11 +52,11 @@ impl Red {
         // Section 7, method 2: uniform gaps between drops. p_a = p_b / (1 - count * p_b).
         let spread = 1.0 - self.count as f64 * probability;
         let chance = if spread > 0.0 { probability / spread } else { 1.0 };
-        let dropped = self.random.unit() < chance;
-        if dropped {
-            self.count = 0;
+        if self.random.unit() >= chance {
+            return Early::No;
         }
-        dropped
+        self.count = 0;
+        Early::Sometimes
     }
 
     /// Section 4: an exponentially weighted average. A time without packets counts as the number of typical packets
@@ -108,7 +118,7 @@ mod tests {
     /// Share of drops when the queue stands at `queue` for long.
     fn share_at(queue: u64) -> f64 {
         let mut red = red(1.0);
-        (0..100_000).filter(|_| red.drops(queue, 1500, None)).count() as f64 / 1e5
+        (0..100_000).filter(|_| red.meets(queue, 1500, None) != Early::No).count() as f64 / 1e5
     }
 
     #[test]

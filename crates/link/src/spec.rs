@@ -47,7 +47,7 @@ impl LinkSpec {
 
     /// A link of this rate and propagation delay with a drop-tail queue.
     pub fn drop_tail(rate: Bitrate, delay: Span, limit: QueueLimit) -> Self {
-        let queue = QueueSpec { limit, discipline: Discipline::DropTail };
+        let queue = QueueSpec { limit, discipline: Discipline::DropTail, marks: false };
         Self { rate: Some(rate), delay, queue, ..Self::ideal() }
     }
 
@@ -73,11 +73,13 @@ pub struct QueueSpec {
     pub limit: QueueLimit,
     /// Which packets are dropped before that.
     pub discipline: Discipline,
+    /// Packets whose senders say that marks are read are marked where RED or CoDel would drop them (ECN, RFC 3168).
+    pub marks: bool,
 }
 
 impl QueueSpec {
     /// Everything may wait.
-    pub const UNLIMITED: Self = Self { limit: QueueLimit::Unlimited, discipline: Discipline::DropTail };
+    pub const UNLIMITED: Self = Self { limit: QueueLimit::Unlimited, discipline: Discipline::DropTail, marks: false };
 }
 
 /// How much may wait for the transmitter. The packet in transmission does not count (as in ns-2 and ns-3).

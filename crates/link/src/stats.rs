@@ -36,6 +36,8 @@ pub struct LinkStats {
     pub queued: Traffic,
     /// Dropped because the queue was full.
     pub queue_full: Traffic,
+    /// Let pass with a mark of congestion, where RED or CoDel would have dropped it.
+    pub marked: Traffic,
     /// Dropped by RED or CoDel while the queue was not full.
     pub early: Traffic,
     /// Transmitted and lost on the wire.

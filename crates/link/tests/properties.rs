@@ -2,7 +2,8 @@
 
 use inhaul_base::{Bitrate, Probability, RandomStream, Span, Time};
 use inhaul_link::{
-    CoDelSpec, Discipline, GilbertElliottSpec, Link, LinkSpec, LossSpec, QueueLimit, QueueSpec, RedSpec, ReorderingSpec,
+    CoDelSpec, Discipline, GilbertElliottSpec, Link, LinkSpec, LossSpec, Mark, QueueLimit, QueueSpec, RedSpec,
+    ReorderingSpec,
 };
 use proptest::prelude::*;
 
@@ -57,7 +58,7 @@ fn queue() -> impl Strategy<Value = QueueSpec> {
     let codel = CoDelSpec { target: Span::from_micros(50), interval: Span::from_micros(400) };
     let discipline =
         prop_oneof![Just(Discipline::DropTail), Just(Discipline::Red(red)), Just(Discipline::CoDel(codel))];
-    (limit, discipline).prop_map(|(limit, discipline)| QueueSpec { limit, discipline })
+    (limit, discipline, any::<bool>()).prop_map(|(limit, discipline, marks)| QueueSpec { limit, discipline, marks })
 }
 
 fn loss() -> impl Strategy<Value = LossSpec> {
@@ -99,24 +100,48 @@ fn without_reordering(spec: LinkSpec) -> LinkSpec {
     LinkSpec { jitter_reorders: false, reordering: ReorderingSpec::NONE, ..spec }
 }
 
+/// A packet by its number. Every other one can be marked.
+#[derive(Clone, Debug)]
+struct Numbered {
+    number: u64,
+    marked: bool,
+}
+
+impl Mark for Numbered {
+    fn mark(&mut self) -> bool {
+        self.marked = self.number.is_multiple_of(2);
+        self.marked
+    }
+}
+
 /// A link that is driven through a script, its packets numbered.
 struct Run {
-    link: Link<u64>,
+    link: Link<Numbered>,
     now: Time,
     sent: u64,
     arrived: Vec<Arrival>,
+    marked: u64,
 }
 
 impl Run {
     fn new(spec: LinkSpec) -> Self {
-        Self { link: Link::new(spec, RandomStream::new(5, 5)), now: Time::ZERO, sent: 0, arrived: Vec::new() }
+        Self {
+            link: Link::new(spec, RandomStream::new(5, 5)),
+            now: Time::ZERO,
+            sent: 0,
+            arrived: Vec::new(),
+            marked: 0,
+        }
     }
 
     /// Goes on to `until`, and takes what arrives when it arrives.
     fn wait(&mut self, until: Time) {
         while let Some(at) = self.link.next_arrival().filter(|at| *at <= until) {
             self.now = self.now.max(at);
-            self.arrived.extend(std::iter::from_fn(|| self.link.receive(self.now)));
+            while let Some((at, packet)) = self.link.receive(self.now) {
+                self.arrived.push((at, packet.number));
+                self.marked += u64::from(packet.marked);
+            }
         }
         self.now = until;
     }
@@ -125,7 +150,7 @@ impl Run {
         match step {
             Step::Send(bytes) => {
                 // Why it was dropped is in the statistics too.
-                let _ = self.link.send(self.now, bytes, self.sent);
+                let _ = self.link.send(self.now, bytes, Numbered { number: self.sent, marked: false });
                 self.sent += 1;
             }
             Step::SetRate(rate) => self.link.set_rate(self.now, rate),
@@ -162,6 +187,21 @@ proptest! {
         run.script(&script);
         run.finish();
         prop_assert!(run.arrived.is_sorted(), "{:?}", run.arrived);
+    }
+
+    #[test]
+    fn marks_take_the_place_of_early_drops(spec in any_link(), script in script()) {
+        let mut spec = without_reordering(spec);
+        (spec.loss, spec.duplication) = (LossSpec::None, Probability::ZERO);
+        let mut run = Run::new(spec.clone());
+        run.script(&script);
+        run.finish();
+        let stats = run.link.stats(run.now);
+        if !spec.queue.marks {
+            prop_assert_eq!(stats.marked.packets, 0);
+        }
+        // What was marked and waited when the link went down does not arrive.
+        prop_assert!(run.marked <= stats.marked.packets && stats.marked.packets - run.marked <= stats.down.packets);
     }
 
     #[test]

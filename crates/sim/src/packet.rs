@@ -1,6 +1,7 @@
 //! What travels: a small handle, and behind it the datagram.
 
 use inhaul_base::ByteRange;
+use inhaul_link::Mark;
 use inhaul_transport::{FlowId, TAG_LEN};
 
 use crate::control::Segment;
@@ -29,9 +30,25 @@ impl Packet {
         self.wire_bytes.saturating_sub(IP_UDP_BYTES + tag_len)
     }
 
+    /// Whether a queue has marked it as having met congestion.
+    pub(crate) fn is_marked(&self) -> bool {
+        matches!(self.datagram.load, Load::Data { around, .. } if around.is_marked())
+    }
+
     /// What can be read of the datagram: its head, and zeros for some of what follows.
     pub(crate) fn readable(&self) -> &[u8] {
         self.datagram.readable(self.payload_bytes() as usize)
+    }
+}
+
+impl Mark for Packet {
+    fn mark(&mut self) -> bool {
+        let Load::Data { around, .. } = &mut self.datagram.load else { return false };
+        let reads_marks = around.0 & Around::READS_MARKS != 0;
+        if reads_marks {
+            around.0 |= Around::MARKED;
+        }
+        reads_marks
     }
 }
 
@@ -78,21 +95,36 @@ impl Way {
     }
 }
 
-/// What stands around the body of a datagram: the length of its envelope and head, and whether it is sealed. In two
-/// bytes, so that a load takes no more of a cache line.
+/// What stands around the body of a datagram: the length of its envelope and head, whether it is sealed, and the bits of
+/// ECN. In two bytes, so that a load takes no more of a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Around(u16);
 
 impl Around {
     const SEALED: u16 = 1 << 15;
+    /// Its receiver reads marks (ECT).
+    const READS_MARKS: u16 = 1 << 14;
+    /// It is marked (CE).
+    const MARKED: u16 = 1 << 13;
+    const LEN_MASK: u16 = Self::MARKED - 1;
 
     pub(crate) fn new(head_len: usize, sealed: bool) -> Self {
-        debug_assert!(head_len < usize::from(Self::SEALED));
+        debug_assert!(head_len <= usize::from(Self::LEN_MASK));
         Self(head_len as u16 | if sealed { Self::SEALED } else { 0 })
     }
 
     fn head_len(self) -> usize {
-        usize::from(self.0 & !Self::SEALED)
+        usize::from(self.0 & Self::LEN_MASK)
+    }
+
+    /// The same for a receiver that reads marks, or not.
+    pub(crate) fn reading_marks(self, reads_marks: bool) -> Self {
+        Self(self.0 | if reads_marks { Self::READS_MARKS } else { 0 })
+    }
+
+    /// Whether a queue has marked it.
+    pub(crate) fn is_marked(self) -> bool {
+        self.0 & Self::MARKED != 0
     }
 
     pub(crate) fn tag_len(self) -> u32 {

@@ -261,6 +261,7 @@ fn message<'a>(
         head_stride: heads.len(),
         datagram_len: len,
         total_len: len,
+        congested: packet.is_marked(),
         ..RxMessage::single(from.into(), heads)
     };
     sorted(connections, message)
@@ -308,7 +309,8 @@ impl Driver for Outlet<'_> {
                 let envelope = transmit.route.connection.map(|connection| Envelope { number, connection }.emit());
                 let envelope = envelope.as_ref().map_or(&[][..], |bytes| bytes);
                 let (head, body) = (batch.head(datagram), datagram.body);
-                let around = Around::new(envelope.len() + head.len(), self.sealed && !envelope.is_empty());
+                let around = Around::new(envelope.len() + head.len(), self.sealed && !envelope.is_empty())
+                    .reading_marks(transmit.route.reads_marks);
                 let load = Load::Data { around, flow: transmit.flow, from: self.from, to, body };
                 let wire_bytes = (datagram.len() + envelope.len()) as u32 + around.tag_len() + IP_UDP_BYTES;
                 let packet = self.network.pool.packet(node, wire_bytes, load, (envelope, head));

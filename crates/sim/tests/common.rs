@@ -104,7 +104,7 @@ impl Endpoint for ConstantSender {
                 head[8..16].copy_from_slice(&body.start.to_le_bytes());
                 head[16..24].copy_from_slice(&now.as_nanos().to_le_bytes());
                 head[24..].copy_from_slice(&self.mark.to_le_bytes());
-                out.push(*id, Route { to: peer, connection: None }, &head, body, 0);
+                out.push(*id, Route::foreign(peer), &head, body, 0);
                 flow.next = flow.next.max(now) + self.rate.time_for(body.len() + HEAD as u64 + 28);
                 range.start = body.end;
                 if range.is_empty() {
@@ -246,7 +246,7 @@ impl Endpoint for Collector {
         {
             let mut head = [0; 20];
             head[..4].copy_from_slice(&flow.0.to_le_bytes());
-            out.push(flow, Route { to: peer, connection: None }, &head, ByteRange::default(), 0);
+            out.push(flow, Route::foreign(peer), &head, ByteRange::default(), 0);
         }
     }
 

@@ -36,15 +36,17 @@ pub struct RxMessage<'a> {
     pub total_len: usize,
     /// How long they had waited in this host when they were read, by the kernel's clock; zero where that is not known.
     pub waited: Span,
+    /// A queue on their way has marked them as having met congestion (CE of ECN, RFC 3168).
+    pub congested: bool,
 }
 
 impl<'a> RxMessage<'a> {
     /// A single datagram whose bytes lie in `bytes`, as it came.
     pub fn single(from: SocketAddr, bytes: &'a [u8]) -> Self {
         let len = bytes.len();
-        let waited = Span::ZERO;
         let (to, flow, index, heads) = (None, None, 0, bytes);
-        Self { from, to, flow, index, heads, head_stride: len, datagram_len: len, total_len: len, waited }
+        let (waited, congested) = (Span::ZERO, false);
+        Self { from, to, flow, index, heads, head_stride: len, datagram_len: len, total_len: len, waited, congested }
     }
 
     /// The same datagrams, as far as they are the flow's that is known by `connection`.
@@ -147,12 +149,26 @@ pub struct Route {
     pub to: SocketAddr,
     /// The connection id that the peer knows the flow by. `None`: they have no envelope (a foreign protocol's).
     pub connection: Option<ConnectionId>,
+    /// The receiver reads marks of congestion and gives way to them: queues may mark the datagrams instead of dropping them
+    /// (ECT(0) of ECN, RFC 3168).
+    pub reads_marks: bool,
 }
 
 impl Route {
     /// To a peer that knows the flow by this connection id.
     pub fn new(to: SocketAddr, connection: ConnectionId) -> Self {
-        Self { to, connection: Some(connection) }
+        Self { to, connection: Some(connection), reads_marks: false }
+    }
+
+    /// To a peer that has no envelopes: a foreign protocol's.
+    pub fn foreign(to: SocketAddr) -> Self {
+        Self { to, connection: None, reads_marks: false }
+    }
+
+    /// The same for datagrams whose receiver reads marks of congestion.
+    #[must_use]
+    pub fn reading_marks(self) -> Self {
+        Self { reads_marks: true, ..self }
     }
 
     /// Bytes of envelope that datagrams get on this route.

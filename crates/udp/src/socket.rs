@@ -161,6 +161,7 @@ impl Socket {
         // A counter and a time, nothing that anything depends on: old kernels and sandboxes may lack them.
         let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
+        tell_marks(fd.as_fd(), address.is_ipv6());
         let wanted = options.offload == Offload::Auto;
         let segments = wanted && option(fd.as_fd(), SOL_UDP, libc::UDP_SEGMENT).is_ok();
         let aggregates = wanted && set_option(fd.as_fd(), SOL_UDP, libc::UDP_GRO, 1).is_ok();
@@ -225,7 +226,8 @@ impl Socket {
     pub fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
         // A connected socket knows the way already; naming the peer again would have the kernel look for it each time.
         let to = (self.peer != Some(peer)).then(|| self.kernel_address(peer));
-        Outgoing { to, from: None, bytes, segment }
+        let v6 = peer.ip().to_canonical().is_ipv6();
+        Outgoing { to, from: None, bytes, segment, reads_marks: false, v6 }
     }
 
     /// Sends messages, at most [`crate::MESSAGES_MAX`], and says how many left.
@@ -311,6 +313,15 @@ fn tell_destinations(fd: BorrowedFd<'_>, ipv6: bool, on: bool) {
     // An IPv6 socket tells of IPv4 by this as well.
     let (level, name) = if ipv6 { (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (IPPROTO_IP, libc::IP_PKTINFO) };
     let _ = set_option(fd, level, name, on.into());
+}
+
+/// Has the kernel tell which messages have met congestion: see [`Arrival::congested`]. Where it cannot, losses tell.
+fn tell_marks(fd: BorrowedFd<'_>, ipv6: bool) {
+    if ipv6 {
+        let _ = set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+    }
+    // An IPv6 socket takes it as well, for the IPv4 that it carries.
+    let _ = set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1);
 }
 
 /// Asks for a buffer of `bytes`, unless it has more and `keeps` it, and says what came of it.

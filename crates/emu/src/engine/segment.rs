@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use inhaul_base::Time;
+use inhaul_link::Mark;
 
 use crate::packet::Packet;
 
@@ -53,6 +54,13 @@ pub(super) struct Segment {
     pub(super) index: u16,
     /// Which link of the path it is on.
     pub(super) hop: u16,
+}
+
+impl Mark for Segment {
+    /// The bytes of a packet are those of all its segments: one of them alone cannot be marked, and is dropped.
+    fn mark(&mut self) -> bool {
+        false
+    }
 }
 
 impl Segment {

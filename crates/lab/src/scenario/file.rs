@@ -154,6 +154,7 @@ pub(crate) struct LinkFields {
     pub(crate) queue: Option<Spanned<QueueLength>>,
     pub(crate) red: Option<Spanned<RedFile>>,
     pub(crate) codel: Option<Spanned<CoDelFile>>,
+    pub(crate) ecn: Option<Spanned<bool>>,
     pub(crate) loss: Option<Share>,
     pub(crate) burst_loss: Option<Spanned<GilbertElliottFile>>,
     pub(crate) lose_packets: Option<Spanned<Vec<u64>>>,

@@ -249,7 +249,7 @@ impl LinkFields {
             delay: self.delay.unwrap_or_default().0 + more,
             jitter: self.jitter.unwrap_or_default().0,
             jitter_reorders: self.jitter_reorders,
-            queue: QueueSpec { limit: self.queue_limit(rate)?, discipline: self.discipline()? },
+            queue: QueueSpec { limit: self.queue_limit(rate)?, discipline: self.discipline()?, marks: self.marks()? },
             loss,
             reordering: self.reordering.map_or(ReorderingSpec::NONE, |held_back| ReorderingSpec {
                 probability: held_back.probability.0,
@@ -300,6 +300,15 @@ impl LinkFields {
                     interval: codel.interval.map_or(CoDelSpec::RFC_8289.interval, |interval| interval.0),
                 }))
             }
+        }
+    }
+
+    fn marks(&self) -> Result<bool, Refusal> {
+        match &self.ecn {
+            Some(ecn) if *ecn.get_ref() && self.red.is_none() && self.codel.is_none() => {
+                Err(Refusal::at(ecn.span(), "`ecn` marks what `red` or `codel` would drop; add one of them"))
+            }
+            ecn => Ok(ecn.as_ref().is_some_and(|ecn| *ecn.get_ref())),
         }
     }
 

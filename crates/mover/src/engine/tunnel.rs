@@ -201,7 +201,7 @@ impl DatagramSocket for Tunnel {
     }
 
     fn outgoing<'m>(&self, _peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
-        Outgoing { to: None, from: None, bytes, segment }
+        Outgoing { to: None, from: None, bytes, segment, reads_marks: false, v6: false }
     }
 
     fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
@@ -250,6 +250,7 @@ impl DatagramSocket for Tunnel {
                 len,
                 segment,
                 truncated,
+                congested: false,
                 drops: None,
                 waited: Span::ZERO,
             });

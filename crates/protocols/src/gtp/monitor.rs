@@ -44,12 +44,14 @@ pub struct Run {
     pub epoch: u16,
     /// How long they had waited in this host when they were read.
     pub waited: Span,
+    /// They came with a mark of congestion (ECN): to the control that is as good as lost (RFC 3168 section 5).
+    pub congested: bool,
 }
 
-/// Packets that were lost, as a part of so many.
+/// Packets that were lost or came marked, as a part of so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// Lost over received and lost.
+    /// Lost and marked over received and lost.
     pub ratio: f64,
     /// Received and lost.
     pub packets: u64,
@@ -60,8 +62,10 @@ pub struct Loss {
 pub struct Interval {
     /// Rate received (r_curr), headers included.
     pub received: Bitrate,
-    /// Part of the packets that was lost (loss_i).
+    /// Part of the packets that was lost (loss_i) or came with a mark of congestion.
     pub loss: f64,
+    /// The part that came with a mark.
+    pub marked: f64,
     /// Packets received and lost.
     pub packets: u64,
     /// The least queueing delay: a queue that stood through the whole interval.
@@ -77,7 +81,8 @@ pub struct Interval {
 impl Interval {
     /// Total rate: received and lost (r_total).
     pub fn total(&self) -> Bitrate {
-        if self.loss < 1.0 { self.received.mul_f64(1.0 / (1.0 - self.loss)) } else { self.received }
+        let lost = self.loss - self.marked;
+        if lost < 1.0 { self.received.mul_f64(1.0 / (1.0 - lost)) } else { self.received }
     }
 }
 
@@ -111,6 +116,8 @@ struct Train {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     received: u64,
+    /// Of these, with a mark.
+    marked: u64,
     lost: u64,
     wire_bytes: u64,
     first_at: Option<Time>,
@@ -128,13 +135,26 @@ struct RttTally {
     lost: u64,
     /// Those of the lost that were sent at the rate in force.
     lost_now: u64,
+    /// Those of the received that came with a mark, and those of them that were sent at the rate in force.
+    marked: u64,
+    marked_now: u64,
     delay_min: Option<i64>,
 }
 
 impl RttTally {
-    fn loss(&self, lost: u64) -> Option<Loss> {
+    /// The loss of all, in which marked packets count like lost ones.
+    fn loss(&self) -> Option<Loss> {
+        self.part(self.lost + self.marked)
+    }
+
+    /// The same of what was sent at the rate in force.
+    fn loss_now(&self) -> Option<Loss> {
+        self.part(self.lost_now + self.marked_now)
+    }
+
+    fn part(&self, of: u64) -> Option<Loss> {
         let packets = self.received + self.lost;
-        (packets > 0).then(|| Loss { ratio: lost as f64 / packets as f64, packets })
+        (packets > 0).then(|| Loss { ratio: of as f64 / packets as f64, packets })
     }
 }
 
@@ -166,6 +186,8 @@ pub struct SingleFlowMonitor {
     pub bursts: BurstBound,
     /// Packets received since the start.
     pub received_packets: u64,
+    /// Of these, with a mark of congestion.
+    pub marked_packets: u64,
     /// Packets lost since the start.
     pub lost_packets: u64,
     /// Bytes received since the start, headers included.
@@ -194,6 +216,7 @@ impl SingleFlowMonitor {
             display: (now, 0, Bitrate::ZERO),
             bursts: BurstBound::default(),
             received_packets: 0,
+            marked_packets: 0,
             lost_packets: 0,
             wire_bytes: 0,
         }
@@ -201,15 +224,15 @@ impl SingleFlowMonitor {
 
     /// The path is another one: nothing that was measured of the one before holds. What came is still counted.
     pub fn begin_path(&mut self, now: Time) {
-        let Self { epoch, received_packets, lost_packets, wire_bytes, .. } = *self;
-        *self = Self { epoch, received_packets, lost_packets, wire_bytes, ..Self::new(now) };
+        let Self { epoch, received_packets, marked_packets, lost_packets, wire_bytes, .. } = *self;
+        *self = Self { epoch, received_packets, marked_packets, lost_packets, wire_bytes, ..Self::new(now) };
     }
 
     /// The rate has changed: from here on only packets of `epoch` are judged.
     pub fn begin_epoch(&mut self, epoch: u16) {
         self.epoch = epoch;
         self.interval = Tally::default();
-        self.this_rtt.lost_now = 0;
+        (self.this_rtt.lost_now, self.this_rtt.marked_now) = (0, 0);
         (self.recent_since, self.recent) = (None, Bitrate::MAX);
         self.bursts.on_rate();
     }
@@ -218,7 +241,10 @@ impl SingleFlowMonitor {
     pub fn on_data(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
         self.received_packets += run.packets;
         self.wire_bytes += run.wire_bytes;
+        let marked = if run.congested { run.packets } else { 0 };
         self.this_rtt.received += run.packets;
+        self.this_rtt.marked += marked;
+        self.marked_packets += marked;
         // The two clocks have unknown origins; only differences between delays mean anything.
         let delay = now.as_nanos().wrapping_sub(run.sent) as i64;
         self.base_delay.sample(now, delay);
@@ -226,11 +252,13 @@ impl SingleFlowMonitor {
         if run.epoch == self.epoch {
             let tally = &mut self.interval;
             tally.received += run.packets;
+            tally.marked += marked;
             tally.wire_bytes += run.wire_bytes;
             if tally.first_at.is_none() {
                 tally.first_at = Some(now);
                 tally.first_wire = run.wire_bytes;
             }
+            self.this_rtt.marked_now += marked;
             // What came "recently" counts from the first arrival at the rate in force.
             self.recent_since.get_or_insert((now, self.wire_bytes, self.received_packets));
             tally.last_at = now;
@@ -314,12 +342,17 @@ impl SingleFlowMonitor {
         if self.last_rtt.received > 0 {
             self.bursts.on_rtt(self.last_rtt.lost > 0);
         }
-        self.last_rtt.loss(self.last_rtt.lost_now)
+        self.last_rtt.loss_now()
+    }
+
+    /// How many packets came without a mark since the start, and how many were lost or came with one.
+    pub fn came_and_lost(&self) -> (u64, u64) {
+        (self.received_packets - self.marked_packets, self.lost_packets + self.marked_packets)
     }
 
     /// The loss of the last RTT or since, whichever is more: a sign of congestion that is too fresh for an interval.
     pub fn recent_loss(&self) -> Loss {
-        let loss = |tally: &RttTally| tally.loss(tally.lost).unwrap_or_default();
+        let loss = |tally: &RttTally| tally.loss().unwrap_or_default();
         let (new, old) = (loss(&self.this_rtt), loss(&self.last_rtt));
         if new.ratio > old.ratio { new } else { old }
     }
@@ -351,7 +384,8 @@ impl SingleFlowMonitor {
         self.judged = now;
         Some(Interval {
             received: Bitrate::of(tally.wire_bytes - tally.first_wire, span + silence),
-            loss: tally.lost as f64 / (tally.lost + tally.received) as f64,
+            loss: (tally.lost + tally.marked) as f64 / (tally.lost + tally.received) as f64,
+            marked: tally.marked as f64 / (tally.lost + tally.received) as f64,
             packets: tally.lost + tally.received,
             queue: self.queue_above_base(tally.delay_min),
             queue_mean: self.queue_above_base(i64::try_from(tally.delay_sum / i128::from(tally.received)).ok()),
@@ -468,7 +502,7 @@ mod tests {
     }
 
     fn run(sent_micros: u64, epoch: u16) -> Run {
-        Run { packets: 1, wire_bytes: 1500, sent: sent_micros * 1_000, epoch, waited: Span::ZERO }
+        Run { packets: 1, wire_bytes: 1500, sent: sent_micros * 1_000, epoch, waited: Span::ZERO, congested: false }
     }
 
     /// One packet each `gap_micros` from `from` on (not before 20 ms), sent `delay_micros` before it arrives.
@@ -498,6 +532,22 @@ mod tests {
         assert!((interval.loss - 10.0 / 1010.0).abs() < 1e-9);
         assert_eq!(interval.queue, Span::from_millis(2));
         assert_eq!(m.take_interval(at(220_000)), None);
+    }
+
+    #[test]
+    fn a_mark_counts_as_a_loss_of_the_control_and_as_received() {
+        let mut m = monitor();
+        feed(&mut m, 100_000, 990, 120, 10_000, 0);
+        for k in 990..1_000 {
+            let now = 100_000 + k * 120;
+            m.on_data(at(now), Run { congested: true, ..run(now - 10_000, 0) }, 0);
+        }
+        assert_eq!(m.recent_loss(), Loss { ratio: 0.01, packets: 1_000 });
+        assert_eq!(m.take_rtt_loss(at(220_000)), Some(Loss { ratio: 0.01, packets: 1_000 }));
+        let interval = m.take_interval(at(220_000)).unwrap();
+        assert_eq!((interval.loss, interval.marked), (0.01, 0.01));
+        assert_eq!((interval.received, interval.total()), (Bitrate::from_mbps(100), Bitrate::from_mbps(100)));
+        assert_eq!((m.lost_packets, m.came_and_lost()), (0, (990, 10)));
     }
 
     #[test]

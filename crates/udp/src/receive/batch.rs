@@ -167,7 +167,7 @@ impl Memory {
 
     /// The message as it is shown.
     pub(super) fn show(&self, index: usize, message: &Message) -> RxMessage<'_> {
-        let Arrival { from, to, len, segment, waited, .. } = message.arrival;
+        let Arrival { from, to, len, segment, waited, congested, .. } = message.arrival;
         let datagram_len = segment.saturating_sub(message.tag_len);
         let total_len = shown_len(len, segment, message.tag_len);
         let (heads, head_stride) = match message.form {
@@ -185,6 +185,7 @@ impl Memory {
             datagram_len,
             total_len,
             waited,
+            congested,
             to,
             ..RxMessage::single(from, heads)
         }

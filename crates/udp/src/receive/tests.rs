@@ -175,6 +175,7 @@ fn scatter(queue: &mut VecDeque<Sent>, slices: &mut [IoSliceMut<'_>], ends: &[us
             truncated: !rest.is_empty(),
             drops: None,
             waited: Span::ZERO,
+            congested: false,
         });
     }
 }
@@ -402,6 +403,7 @@ fn learn_counts_drops_across_the_wrap_of_the_kernels_counter() {
             truncated: false,
             drops: Some(drops),
             waited: Span::ZERO,
+            congested: false,
         }];
         receiver.learn(None);
     }
@@ -506,7 +508,7 @@ fn haul(address: &str, offload: Offload, body: usize, sealed: bool) {
         let secrets = FlowSecrets { suite: Suite::Aes128Gcm, outgoing, incoming };
         sending_seals.insert(FLOW, ConnectionId(1), &secrets, false);
     }
-    let route = Route::new(receiving.local_address(), ConnectionId(CONNECTION));
+    let route = Route::new(receiving.local_address(), ConnectionId(CONNECTION)).reading_marks();
     let mut receiver = Receiver::new(&receiving, HEAD + body + TAG_LEN);
     let mut endpoint = Endpoint::default();
     let (clock, mut poller, mut events) = (Clock::start(), Poller::new().unwrap(), Vec::<Event>::new());
@@ -547,6 +549,32 @@ fn sockets_haul_an_object_over_ipv4_and_ipv6_with_and_without_offloads() {
                 haul(address, offload, body, false);
                 haul(address, offload, body, true);
             }
+        }
+    }
+}
+
+/// A marked message of a socket of this address to one of that address.
+fn is_marked(from: &str, to: &str, mark: u8) -> bool {
+    let options = SocketOptions::default();
+    let receiving = Socket::bind(to.parse().unwrap(), &options).unwrap();
+    let sender = std::net::UdpSocket::bind(from).unwrap();
+    if from.starts_with('[') {
+        rustix::net::sockopt::set_ipv6_tclass(&sender, mark.into()).unwrap();
+    } else {
+        rustix::net::sockopt::set_ip_tos(&sender, mark).unwrap();
+    }
+    let local = std::net::UdpSocket::bind(from).unwrap().local_addr().unwrap().ip();
+    sender.send_to(b"marked", SocketAddr::new(local, receiving.local_address().port())).unwrap();
+    let mut receiver = Receiver::new(&receiving, 100);
+    receiver.receive(&receiving, &mut Seals::default()).unwrap().messages()[0].congested
+}
+
+#[test]
+fn messages_tell_whether_a_queue_has_marked_them() {
+    // RFC 3168 section 5: both bits. The others of the byte are not ECN's.
+    for (mark, marked) in [(0b00, false), (0b01, false), (0b10, false), (0b11, true), (0b1011_1011, true)] {
+        for (from, to) in [("127.0.0.1:0", "127.0.0.1:0"), ("[::1]:0", "[::1]:0"), ("127.0.0.1:0", "[::]:0")] {
+            assert_eq!(is_marked(from, to, mark), marked, "{mark:#b} from {from} to {to}");
         }
     }
 }

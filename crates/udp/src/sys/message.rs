@@ -27,6 +27,10 @@ pub struct Outgoing<'m> {
     pub bytes: &'m [u8],
     /// Length of each datagram but the last, in bytes; `None`: all of it is one datagram.
     pub segment: Option<u16>,
+    /// Queues may mark its datagrams instead of dropping them (ECT(0), RFC 3168 section 5).
+    pub reads_marks: bool,
+    /// The peer is reached over IPv6.
+    pub v6: bool,
 }
 
 impl Outgoing<'_> {
@@ -34,6 +38,12 @@ impl Outgoing<'_> {
     #[must_use]
     pub const fn leaving_from(self, from: Option<IpAddr>) -> Self {
         Self { from, ..self }
+    }
+
+    /// The same, and queues may mark it.
+    #[must_use]
+    pub const fn reading_marks(self, reads_marks: bool) -> Self {
+        Self { reads_marks, ..self }
     }
 
     /// Where it is to leave from, if the kernel has to be told. A connected socket has one address only.
@@ -61,9 +71,16 @@ pub struct Arrival {
     pub drops: Option<u32>,
     /// How long it has lain in this host since the kernel had it; zero when the kernel does not tell.
     pub waited: Span,
+    /// A queue on its way has marked it (CE, RFC 3168 section 5). The kernel joins no datagrams of different marks.
+    pub congested: bool,
 }
 
-/// Bytes of room for the control messages of one message: two of one integer each, one of a time, one of an address;
+/// The two bits of ECN in the byte that was the type of service, and in the traffic class (RFC 3168 section 5).
+const ECN_MASK: u8 = 0b11;
+const ECT_0: c_int = 0b10;
+const CE: u8 = 0b11;
+
+/// Bytes of room for the control messages of one message: four of one integer each, one of a time, one of an address;
 /// and as much again, because whoever has made a socket that was adopted may have asked for more.
 const CONTROL_BYTES: usize = 256;
 
@@ -103,9 +120,12 @@ pub(crate) fn send<'m>(fd: BorrowedFd<'_>, messages: impl Iterator<Item = Outgoi
         header.msg_hdr.msg_iov = ptr::from_mut(slices[index].write(IoSlice::new(message.bytes))).cast();
         header.msg_hdr.msg_iovlen = 1;
         let source = message.source();
-        if source.is_some() || message.segment.is_some() {
+        if source.is_some() || message.segment.is_some() || message.reads_marks {
             let control = controls[index].write(EMPTY_CONTROL);
             put_source(&mut header.msg_hdr, control, source);
+            if message.reads_marks {
+                put_marks(&mut header.msg_hdr, control, message.v6);
+            }
             if let Some(segment) = message.segment {
                 put(&mut header.msg_hdr, control, (libc::SOL_UDP, libc::UDP_SEGMENT), segment);
             }
@@ -136,6 +156,13 @@ fn put_source(header: &mut msghdr, control: &mut Control, source: Option<IpAddr>
         }
         None => {}
     }
+}
+
+/// Says that queues may mark the message instead of dropping it.
+fn put_marks(header: &mut msghdr, control: &mut Control, v6: bool) {
+    // As with the source: what an IPv6 socket sends to an IPv4 peer, its IPv4 half sends.
+    let name = if v6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
+    put(header, control, name, ECT_0);
 }
 
 /// Appends a control message to those of `header`, which lie in `control`. One that does not fit is left out: no
@@ -216,7 +243,8 @@ fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     let from = name.get().unwrap_or(unknown);
     let truncated = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let mut arrival = Arrival { from, to: None, len, segment: len, truncated, drops: None, waited: Span::ZERO };
+    let waited = Span::ZERO;
+    let mut arrival = Arrival { from, to: None, len, segment: len, truncated, drops: None, waited, congested: false };
     // SAFETY: the header is as the kernel left it: its control pointer and length describe whole control messages in a
     // buffer that the caller still holds; the walk stays inside it.
     unsafe {
@@ -233,7 +261,15 @@ fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
                 }
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                     let stamp = ptr::read_unaligned(libc::CMSG_DATA(at).cast::<libc::timespec>());
-                    arrival.waited = waited(&stamp, now);
+                    arrival.waited = waited_since(&stamp, now);
+                }
+                // One byte with IPv4, an integer with IPv6 (ip(7), RFC 3542 section 6.5).
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    arrival.congested = *libc::CMSG_DATA(at) & ECN_MASK == CE;
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    let class = ptr::read_unaligned(libc::CMSG_DATA(at).cast::<c_int>());
+                    arrival.congested = class as u8 & ECN_MASK == CE;
                 }
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = ptr::read_unaligned(libc::CMSG_DATA(at).cast::<in_pktinfo>());
@@ -259,7 +295,7 @@ fn own(address: IpAddr) -> Option<IpAddr> {
 }
 
 /// The time from `stamp` to `now`, both of the clock that can be set.
-fn waited(stamp: &libc::timespec, now: u64) -> Span {
+fn waited_since(stamp: &libc::timespec, now: u64) -> Span {
     let at = u64::try_from(stamp.tv_sec).ok().and_then(|seconds| seconds.checked_mul(1_000_000_000));
     let at = at.zip(u64::try_from(stamp.tv_nsec).ok()).and_then(|(seconds, nanos)| seconds.checked_add(nanos));
     let passed = at.and_then(|at| now.checked_sub(at)).map(Span::from_nanos);
@@ -282,6 +318,8 @@ mod tests {
     fn control_messages_stand_one_behind_the_other_and_never_beyond_their_room() {
         let (mut header, mut control) = (empty_header().msg_hdr, EMPTY_CONTROL);
         put_source(&mut header, &mut control, Some("2001:db8::1".parse().unwrap()));
+        put_marks(&mut header, &mut control, true);
+        put_marks(&mut header, &mut control, false);
         put(&mut header, &mut control, (libc::SOL_UDP, libc::UDP_SEGMENT), 1400u16);
         let mut kinds = Vec::new();
         // SAFETY: the header's control messages lie in `control`, which lives on.
@@ -292,7 +330,13 @@ mod tests {
                 at = libc::CMSG_NXTHDR(&raw const header, at);
             }
         }
-        assert_eq!(kinds, [(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), (libc::SOL_UDP, libc::UDP_SEGMENT)]);
+        let expected = [
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            (libc::IPPROTO_IP, libc::IP_TOS),
+            (libc::SOL_UDP, libc::UDP_SEGMENT),
+        ];
+        assert_eq!(kinds, expected);
         for _ in 0..100 {
             put(&mut header, &mut control, (libc::SOL_UDP, libc::UDP_SEGMENT), 1400u16);
         }
@@ -303,9 +347,9 @@ mod tests {
     fn waited_is_nothing_when_the_clock_was_set() {
         let stamp = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
         let now = 100_000_000_000;
-        assert_eq!(waited(&stamp(99, 999_000_000), now), Span::from_millis(1));
+        assert_eq!(waited_since(&stamp(99, 999_000_000), now), Span::from_millis(1));
         for (seconds, nanos) in [(98, 0), (100, 1), (-1, 0), (99, -1), (i64::MAX, 0)] {
-            assert_eq!(waited(&stamp(seconds, nanos), now), Span::ZERO, "{seconds} {nanos}");
+            assert_eq!(waited_since(&stamp(seconds, nanos), now), Span::ZERO, "{seconds} {nanos}");
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Run {
     pub(super) peer: SocketAddr,
     /// The address of this host that the peer knows.
     pub(super) from: Option<IpAddr>,
+    /// Its receiver reads marks of congestion.
+    pub(super) reads_marks: bool,
     pub(super) datagrams: usize,
     pub(super) datagram_len: usize,
     pub(super) padded: bool,
@@ -93,7 +95,8 @@ impl Staged {
     pub(super) fn outgoing<'m>(&'m self, socket: &'m impl DatagramSocket) -> impl Iterator<Item = Outgoing<'m>> {
         self.runs().iter().map(|run| {
             let segment = if run.is_segmented() { u16::try_from(run.datagram_len).ok() } else { None };
-            socket.outgoing(run.peer, &self.memory[run.bytes.clone()], segment).leaving_from(run.from)
+            let message = socket.outgoing(run.peer, &self.memory[run.bytes.clone()], segment);
+            message.leaving_from(run.from).reading_marks(run.reads_marks)
         })
     }
 
@@ -148,7 +151,8 @@ impl Staged {
                 }
             }
             let padded = message[0].pad > 0;
-            self.runs.push(Run { flow, peer: route.to, from, datagrams, datagram_len, padded, framing, bytes });
+            let (peer, reads_marks) = (route.to, route.reads_marks);
+            self.runs.push(Run { flow, peer, from, reads_marks, datagrams, datagram_len, padded, framing, bytes });
         }
         (count, error)
     }

@@ -104,7 +104,7 @@ fn run_length_takes_equal_datagrams_and_a_shorter_one_after_them() {
         let mut batch = TxBatch::default();
         let peer = SocketAddr::from(([192, 0, 2, 1], 7));
         lens.iter().for_each(|&len| {
-            batch.push(MEMORY, Route { to: peer, connection: None }, b"ab", ByteRange::at(0, len), pad);
+            batch.push(MEMORY, Route::foreign(peer), b"ab", ByteRange::at(0, len), pad);
         });
         run_length(batch.transmits().next().unwrap().datagrams, Framing::default())
     };
@@ -120,7 +120,7 @@ fn run_length_takes_equal_datagrams_and_a_shorter_one_after_them() {
 #[test]
 fn what_must_leave_alone_is_not_merged() {
     let mut batch = TxBatch::default();
-    let to = Route { to: SocketAddr::from(([192, 0, 2, 1], 7)), connection: None };
+    let to = Route::foreign(SocketAddr::from(([192, 0, 2, 1], 7)));
     for n in 0..6u64 {
         batch.push(MEMORY, to, b"ab", ByteRange::at(n * 10, 10), 0);
         if n == 2 || n == 3 {
@@ -149,7 +149,7 @@ fn each_datagram_has_the_next_number_of_its_flow_and_a_foreign_one_no_envelope()
     for (flow, count) in [(MEMORY, 3), (OTHER, 2), (MEMORY, 2)] {
         (0..count).for_each(|n| batch.push(flow, route(to), &[flow.0 as u8], ByteRange::at(n * 100, 100), 0));
     }
-    batch.push(MEMORY, Route { to, connection: None }, b"bare", ByteRange::default(), 0);
+    batch.push(MEMORY, Route::foreign(to), b"bare", ByteRange::default(), 0);
     let mut transmitter = Transmitter::new(&sender);
     assert_eq!(
         transmitter.transmit(&sender, &mut batch, &mut connections, &mut Seals::default(), &mut source).unwrap(),

@@ -406,7 +406,7 @@ impl DatagramSocket for FakeSocket {
     }
 
     fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
-        Outgoing { to: Some(peer), from: None, bytes, segment }
+        Outgoing { to: Some(peer), from: None, bytes, segment, reads_marks: false, v6: peer.is_ipv6() }
     }
 
     fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {

@@ -56,7 +56,7 @@ pub(in crate::gtp) struct Sample {
     pub(in crate::gtp) recent_loss: Loss,
     /// How late what was passed over may come before it is lost.
     pub(in crate::gtp) reorder: Span,
-    /// Packets received and lost since the start.
+    /// Packets that came, and packets that were lost or came with a mark of congestion, since the start.
     pub(in crate::gtp) packets: (u64, u64),
 }
 

@@ -102,8 +102,9 @@ impl Host {
                 reorder: Span::from_millis(5),
                 packets: (0, 0),
             };
+            let (received, recent) = (rates[k], rates[k]);
             let interval =
-                Interval { received: rates[k], loss, packets, queue, queue_mean: queue, dry: false, recent: rates[k] };
+                Interval { received, loss, marked: 0.0, packets, queue, queue_mean: queue, dry: false, recent };
             members.push(Member::new(FlowId(k as u32), sample, found, Some(interval)));
         }
         let mut group = Group::new(members.into_iter());

@@ -51,6 +51,7 @@ mod tests {
         Interval {
             received,
             loss,
+            marked: 0.0,
             packets: 1_000,
             queue: Span::ZERO,
             queue_mean: Span::ZERO,

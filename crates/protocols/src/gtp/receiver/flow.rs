@@ -217,7 +217,7 @@ impl Flow {
             recent_queue: self.monitor.recent_queue(),
             recent_loss: self.monitor.recent_loss(),
             reorder: self.reorder_window(),
-            packets: (self.monitor.received_packets, self.monitor.lost_packets),
+            packets: self.monitor.came_and_lost(),
         }
     }
 

@@ -173,7 +173,8 @@ impl Reception for Gtp {
         }
         let wire_bytes = run.body_bytes + run.packets * flow.core.overhead();
         self.wire_bytes += wire_bytes;
-        let seen = Run { packets: run.packets, wire_bytes, sent: run.head.sent, epoch, waited: run.waited };
+        let &PacketRun { packets, waited, congested, .. } = run;
+        let seen = Run { packets, wire_bytes, sent: run.head.sent, epoch, waited, congested };
         flow.monitor.on_data(now, seen, self.wire_bytes);
         flow.note_data(now, run.body_len);
         if flow.core.reliable {

@@ -203,6 +203,7 @@ impl SendFlow {
     /// Appends data packets as far as pacing and `out` allow. Returns the bytes of their IP packets.
     fn push_data(&mut self, now: Time, share: usize, shared: &mut Shared<'_>, out: &mut TxBatch) -> u64 {
         let Some(route) = self.core.route(now) else { return 0 };
+        let route = route.reading_marks();
         if self.held(now).is_some() {
             return 0;
         }

@@ -271,6 +271,8 @@ pub struct Run<H> {
     pub number: u32,
     /// How long they had waited in this host when they were read.
     pub waited: Span,
+    /// They came with a mark of congestion.
+    pub congested: bool,
     message: u32,
     first: u32,
 }
@@ -278,8 +280,19 @@ pub struct Run<H> {
 impl<H: DataHead> Run<H> {
     /// A run of one packet: datagram `first` of `message`, with this number and a body of `body` bytes.
     pub(super) fn new(head: H, number: u32, message: &crate::RxMessage<'_>, first: usize, body: u64) -> Self {
-        let (index, waited, first) = (message.index, message.waited, first as u32);
-        Self { head, packets: 1, body_bytes: body, body_len: body.max(1), number, waited, message: index, first }
+        let &crate::RxMessage { index, waited, congested, .. } = message;
+        let first = first as u32;
+        Self {
+            head,
+            packets: 1,
+            body_bytes: body,
+            body_len: body.max(1),
+            number,
+            waited,
+            congested,
+            message: index,
+            first,
+        }
     }
 
     /// Adds datagram `k`, if it continues the run.

@@ -108,7 +108,7 @@ impl Endpoint for Scripted {
             let mut head = [0; 12];
             head[..4].copy_from_slice(&script.sent.to_be_bytes());
             script.sent += 1;
-            let route = Route { to, connection: None };
+            let route = Route::foreign(to);
             out.push(flow, route, &head, ByteRange::default(), (len - head.len()) as u16);
         }
     }
