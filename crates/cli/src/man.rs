@@ -43,6 +43,7 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
     ("link", 7, include_str!("../docs/link.md")),
     ("mirrors", 7, include_str!("../docs/mirrors.md")),
     ("net", 7, include_str!("../docs/net.md")),
+    ("papers", 7, include_str!("../docs/papers.md")),
     ("plan", 7, include_str!("../docs/plan.md")),
     ("progress", 7, include_str!("../docs/progress.md")),
     ("put", 7, include_str!("../docs/put.md")),

@@ -39,6 +39,7 @@ const RULES: &[&str] = &[
     "docs/library.md",
     "docs/link.md",
     "docs/mirrors.md",
+    "docs/papers.md",
     "docs/plan.md",
     "docs/progress.md",
     "docs/put.md",
