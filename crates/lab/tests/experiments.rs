@@ -184,7 +184,10 @@ fn numbers(run: &RunResult) -> Value {
     for of_others in ["experiment", "checks", "published", "trace"] {
         run.remove(of_others);
     }
-    run["metrics"].as_object_mut().expect("metrics are an object").remove("influence_ratio");
+    let metrics = run["metrics"].as_object_mut().expect("metrics are an object");
+    metrics.remove("influence_ratio");
+    // Results that were kept before there was a stability index say nothing of it.
+    metrics.retain(|name, value| !(name.starts_with("stability") && value.is_null()));
     for flow in run["flows"].as_array_mut().expect("flows are a list") {
         flow.as_object_mut().expect("a flow is an object").remove("series");
     }

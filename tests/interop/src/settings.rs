@@ -57,6 +57,9 @@ pub fn all() -> Vec<Setting> {
         settings.push(Setting { name: format!("{}, spread", setting.name), rtt_spread: SPREAD, ..setting });
     }
     settings.push(Setting { known_difference: Some(WANDERING), ..pair("reno", 100, (40, 50), 0.5, 60, 6) });
+    // Long paths, and more than two flows with large windows.
+    settings.push(pair("bic", 100, (80, 200), 1.0, 100, 3));
+    settings.push(together("highspeed", 200, &[40, 60, 80], 0.5, 60, 3));
     settings
 }
 
@@ -108,15 +111,23 @@ fn single(
     }
 }
 
-/// Two flows of a law, the second two seconds after the first. The queue is given in bandwidth-delay products of the
-/// mean round-trip time.
+/// Two flows of a law.
 fn pair(law: &'static str, rate_mbps: u64, rtt_ms: (u64, u64), queue_bdp: f64, seconds: u64, seeds: u64) -> Setting {
-    let flow = |rtt, start| Flow { law, rtt: Span::from_millis(rtt), start: Span::from_secs(start) };
+    together(law, rate_mbps, &[rtt_ms.0, rtt_ms.1], queue_bdp, seconds, seeds)
+}
+
+/// Flows of a law, each two seconds after the one before. The queue is given in bandwidth-delay products of the mean
+/// round-trip time.
+fn together(law: &'static str, rate_mbps: u64, rtts_ms: &[u64], queue_bdp: f64, seconds: u64, seeds: u64) -> Setting {
+    let flow = |(k, rtt): (u64, &u64)| Flow { law, rtt: Span::from_millis(*rtt), start: Span::from_secs(2 * k) };
+    let count = rtts_ms.len() as u64;
+    let (last, others) = rtts_ms.split_last().expect("there are flows");
+    let others: Vec<String> = others.iter().map(u64::to_string).collect();
     Setting {
-        name: format!("2 {law}, {rate_mbps} Mbit/s, {} and {} ms, queue {queue_bdp} BDP", rtt_ms.0, rtt_ms.1),
+        name: format!("{count} {law}, {rate_mbps} Mbit/s, {} and {last} ms, queue {queue_bdp} BDP", others.join(", ")),
         rate_mbps,
-        queue_packets: queue_packets(rate_mbps, u64::midpoint(rtt_ms.0, rtt_ms.1), queue_bdp),
-        flows: vec![flow(rtt_ms.0, 0), flow(rtt_ms.1, 2)],
+        queue_packets: queue_packets(rate_mbps, rtts_ms.iter().sum::<u64>() / count, queue_bdp),
+        flows: (0..).zip(rtts_ms).map(flow).collect(),
         loss: Loss::None,
         duration: Span::from_secs(seconds),
         from: Span::from_secs(seconds / 4),
