@@ -75,7 +75,7 @@ pub(super) struct Ns2Stream {
     receiver_takes: u64,
     window_max: u64,
     packet_bytes: u64,
-    /// Segments that were sent again.
+    /// Segments that were sent again, but for those that the receiver reported to have had.
     pub(super) lost: u64,
 }
 
@@ -204,6 +204,7 @@ impl Ns2Stream {
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckHeader) {
         let Some(acknowledged) = self.number_of(ack.acknowledged) else { return };
         self.receiver_takes = self.receiver_takes.max(acknowledged.saturating_add(u64::from(ack.window)));
+        self.lost = self.lost.saturating_sub(duplicates(ack));
         let in_order = acknowledged > self.first;
         if in_order {
             self.take_rtt(now, ack.echo);
@@ -410,6 +411,16 @@ impl Ns2Stream {
         let fragments = self.sacked.fragments() + self.done.fragments();
         self.bodies.capacity() * size_of::<ByteRange>() + fragments * 40
     }
+}
+
+/// Segments that an acknowledgement reports to have come before: its first block lies below what is acknowledged, or
+/// within the second (RFC 2883). ns-2 had no such reports by default; here they serve only to count.
+fn duplicates(ack: &AckHeader) -> u64 {
+    let mut blocks = ack.blocks.iter();
+    let Some((start, end)) = blocks.next() else { return 0 };
+    let inside = |(s, e): (Sequence, Sequence)| start.ahead_of(s) >= 0 && end.ahead_of(e) <= 0;
+    let is_duplicate = end.ahead_of(ack.acknowledged) <= 0 || blocks.next().is_some_and(inside);
+    if is_duplicate { u64::try_from(end.ahead_of(start)).unwrap_or(0) } else { 0 }
 }
 
 #[cfg(test)]
