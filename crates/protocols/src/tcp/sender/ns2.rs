@@ -27,11 +27,11 @@ use crate::tcp::options::Options;
 use crate::tcp::wire::{AckHeader, Timestamp};
 
 /// The timeout before anything is measured (`rtxcur_init_`).
-const RTO_INITIAL: Span = Span::from_secs(3);
+const NS2_RTO_INITIAL: Span = Span::from_secs(3);
 /// The longest (RFC 6298 2.5).
-const RTO_MAX: Span = Span::from_secs(60);
+const NS2_RTO_MAX: Span = Span::from_secs(60);
 /// The acknowledgement of this number that reports something new begins a recovery (`numdupacks_`).
-const DUP_ACKS: u64 = 3;
+const NS2_DUP_ACKS: u64 = 3;
 
 /// Losses are being repaired by blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,7 +138,7 @@ impl Ns2Stream {
         let fits = match self.recovery {
             Some(Recovery { pipe, .. }) => pipe < i64::try_from(window).unwrap_or(i64::MAX),
             // Limited transmit (`singledup_`): one more for each of the first two. Further ones let nothing leave.
-            None => self.duplicates < DUP_ACKS && self.at < self.first + window + self.duplicates,
+            None => self.duplicates < NS2_DUP_ACKS && self.at < self.first + window + self.duplicates,
         };
         if !fits {
             return None;
@@ -229,7 +229,7 @@ impl Ns2Stream {
             None if !self.timed_out => {
                 if self.take_blocks(ack) {
                     self.duplicates += 1;
-                    if self.duplicates == DUP_ACKS && self.timed_out_at.is_none_or(|last| self.first > last + 1) {
+                    if self.duplicates == NS2_DUP_ACKS && self.timed_out_at.is_none_or(|last| self.first > last + 1) {
                         self.begin_recovery(now);
                     }
                 }
@@ -278,7 +278,7 @@ impl Ns2Stream {
 
     fn begin_recovery(&mut self, now: Time) {
         let outstanding = self.bodies.len() as u64;
-        self.recovery = Some(Recovery { point: self.end(), pipe: outstanding as i64 - DUP_ACKS as i64 });
+        self.recovery = Some(Recovery { point: self.end(), pipe: outstanding as i64 - NS2_DUP_ACKS as i64 });
         self.forced = Some(self.first);
         self.law.on_loss(&LossSample { now, in_flight: outstanding });
         self.pacing.on_congestion();
@@ -331,8 +331,8 @@ impl Ns2Stream {
     // --- Timeouts ---------------------------------------------------------------------------------------------------
 
     fn rto(&self) -> Span {
-        let base = self.rtt.patience().map_or(RTO_INITIAL, |patience| patience.max(self.rto_min));
-        (base * (1 << self.backoff.min(16))).min(RTO_MAX)
+        let base = self.rtt.patience().map_or(NS2_RTO_INITIAL, |patience| patience.max(self.rto_min));
+        (base * (1 << self.backoff.min(16))).min(NS2_RTO_MAX)
     }
 
     /// The retransmission timer may have passed.

@@ -115,7 +115,7 @@ fn the_timeout_is_a_second_at_least_doubles_and_is_restarted() {
     let mut hand = Hand::new(2);
     hand.stream = Ns2Stream::new(LawName::Reno.build(&options.law_config(1)), &options);
     hand.send();
-    assert_eq!(hand.stream.loss_due(), Some(hand.now + RTO_INITIAL));
+    assert_eq!(hand.stream.loss_due(), Some(hand.now + NS2_RTO_INITIAL));
     hand.ack(1, &[]);
     assert_eq!(hand.stream.loss_due(), Some(hand.now + Span::from_secs(1)));
     hand.now += Span::from_secs(1);
