@@ -226,14 +226,7 @@ impl Ns2Stream {
                 self.clear_board();
                 self.grow(now);
             }
-            None if !self.timed_out => {
-                if self.take_blocks(ack) {
-                    self.duplicates += 1;
-                    if self.duplicates == NS2_DUP_ACKS && self.timed_out_at.is_none_or(|last| self.first > last + 1) {
-                        self.begin_recovery(now);
-                    }
-                }
-            }
+            None if !self.timed_out => self.on_duplicate(now, ack),
             None => {}
         }
         if in_order {
@@ -242,6 +235,17 @@ impl Ns2Stream {
             self.rto_due = (!self.bodies.is_empty()).then(|| now + self.rto());
         }
         self.refresh(now);
+    }
+
+    /// An acknowledgement of nothing new in order came, outside of a recovery.
+    fn on_duplicate(&mut self, now: Time, ack: &AckHeader) {
+        if !self.take_blocks(ack) {
+            return;
+        }
+        self.duplicates += 1;
+        if self.duplicates == NS2_DUP_ACKS && self.timed_out_at.is_none_or(|last| self.first > last + 1) {
+            self.begin_recovery(now);
+        }
     }
 
     /// Segments before `acknowledged` have come in order.

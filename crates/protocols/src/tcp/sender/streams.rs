@@ -11,6 +11,7 @@ use crate::tcp::options::{Options, SenderKind};
 use crate::tcp::wire::AckHeader;
 
 /// The sending half of a connection, of either kind.
+#[allow(clippy::large_enum_variant, reason = "nearly every flow has the large one")]
 pub(super) enum Streams {
     /// [`Stream`].
     Today(Stream),
