@@ -18,6 +18,13 @@ const CENTRAL_INTERVAL_RTTS: u64 = 3;
 /// Time scales of the fairness index: those of fhstcp-2005 Figure 3, and shorter ones.
 const SCALES_S: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 150.0];
 
+/// The stability index is of rates over this time, ...
+const STABILITY_S: f64 = 1.0;
+/// ... over this part of the measured time where that is shorter than ten of it, ...
+const STABILITY_PART: f64 = 0.1;
+/// ... and never over less than so many samples: between them trajectories are straight.
+const STABILITY_SAMPLES: u64 = 2;
+
 /// Everything of the result but what the runner knows better (experiment, case, seed, validity).
 pub(crate) fn assess(plan: &Plan, outcome: &Outcome) -> RunResult {
     debug_assert_eq!(plan.flows.len(), outcome.flows.len());
@@ -216,6 +223,9 @@ fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], rivals: &Rivals<'_>
     let populated: Vec<&EpochResult> =
         epochs.iter().filter(|epoch| epoch.flows > 0 && epoch.to_s > epoch.from_s).collect();
     let converged: Vec<f64> = populated.iter().filter_map(|epoch| epoch.convergence_s).collect();
+    let stability_s = stability_interval_s(rivals.plan.record, to_s - from_s);
+    let active: Vec<(&Trajectory, f64, f64)> =
+        measured.iter().map(|flow| (&flow.trajectory, flow.start_s.max(from_s), flow.stop_s.min(to_s))).collect();
     let scales = SCALES_S.into_iter().filter(|scale| *scale < to_s - from_s - 1e-9).chain([to_s - from_s]);
     Metrics {
         jain_index: metrics::jain_index(&rates).filter(|_| are_rivals),
@@ -226,6 +236,8 @@ fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], rivals: &Rivals<'_>
         convergence_s: populated.iter().rev().find(|epoch| epoch.from_s < to_s).and_then(|epoch| epoch.convergence_s),
         convergence_mean_s: metrics::estimate(&converged).map(|estimate| estimate.mean),
         converged_ratio: (!populated.is_empty()).then(|| converged.len() as f64 / populated.len() as f64),
+        stability_index: metrics::stability_index(&active, stability_s),
+        stability_interval_s: Some(stability_s),
         influence_ratio: None,
         sender_cpu_s_per_gb: None,
         receiver_cpu_s_per_gb: None,
@@ -237,6 +249,11 @@ fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], rivals: &Rivals<'_>
             })
             .collect(),
     }
+}
+
+/// Length of the windows of the stability index.
+fn stability_interval_s(record: Span, measured_s: f64) -> f64 {
+    STABILITY_S.min(measured_s * STABILITY_PART).max((record * STABILITY_SAMPLES).as_secs_f64())
 }
 
 fn groups(flows: &[FlowResult], rivals: &Rivals<'_>, lost: &[Losses]) -> Vec<GroupResult> {

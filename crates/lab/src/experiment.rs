@@ -148,7 +148,7 @@ pub struct Figure {
     /// Trajectories: whether only the sum of all flows is drawn.
     #[serde(default)]
     pub total: bool,
-    /// Bars: the quantities.
+    /// Bars, lines: the quantities.
     #[serde(default)]
     pub quantities: Vec<String>,
 }
@@ -163,6 +163,8 @@ pub enum FigureKind {
     Bars,
     /// The fairness index over time scales, a line for each case.
     Scales,
+    /// The first quantity over the last value of a sweep, a line for each other value.
+    Lines,
     /// A heat map. Cases are called `ROW, COLUMN`. Colour and first line are the first quantity, a share; lines below
     /// are the other quantities.
     Pairs,

@@ -76,6 +76,7 @@ fn drawing(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Opti
         }
         FigureKind::Bars => Drawing::Bars(bars(experiment, figure, runs)),
         FigureKind::Scales => Drawing::Lines(scales(experiment, figure, runs)),
+        FigureKind::Lines => Drawing::Lines(lines(experiment, figure, runs)),
         FigureKind::Pairs => Drawing::Pairs(pairs(figure, runs)),
     })
 }
@@ -314,9 +315,54 @@ fn scales(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Chart
     }
 }
 
+/// The first quantity over the last value of a sweep: cases are called `NAME, KEY = VALUE UNIT`, with a line for each
+/// name.
+fn lines(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Chart {
+    let quantities = &figure.quantities;
+    let (name, unit) = quantities.first().map_or(("", Unit::default()), |name| {
+        (
+            name.as_str(),
+            experiment.rows.iter().find(|row| row.quantity == *name).map_or(Unit::default(), |row| row.unit),
+        )
+    });
+    let mut x = Axis::default();
+    let mut series: Vec<Series> = Vec::new();
+    for case in cases(runs) {
+        let Some((line, key, value, x_unit)) = swept(case) else { continue };
+        let Some(Estimate { mean, ci95, .. }) = quantity(runs, case, name) else { continue };
+        x = Axis::log(key, x_unit);
+        if series.last().is_none_or(|series| series.name != line) {
+            series.push(Series { name: line.to_owned(), markers: true, ..Series::default() });
+        }
+        if let Some(series) = series.last_mut() {
+            let factor = unit.factor();
+            series.points.push((value, mean / factor));
+            let band = |ci95: f64| BandPoint { x: value, low: (mean - ci95) / factor, high: (mean + ci95) / factor };
+            series.band.extend(ci95.map(band));
+        }
+    }
+    let y = Axis { range: Some((0.0, top(&series))), ..Axis::new(&kind_words(quantities), unit.sign()) };
+    Chart { title: figure.title.clone(), x, y, series, marks: Vec::new() }
+}
+
+/// `TCP, untuned, rtt = 0.5 ms` is the line `TCP, untuned` at 0.5 of the unit `ms` of `rtt`.
+fn swept(case: &str) -> Option<(&str, &str, f64, &str)> {
+    let (line, last) = case.rsplit_once(", ")?;
+    let (key, value) = last.split_once(" = ")?;
+    let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
+    Some((line, key, number.parse().ok()?, unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn swept_takes_the_last_value_apart() {
+        assert_eq!(swept("TCP, untuned, rtt = 0.5 ms"), Some(("TCP, untuned", "rtt", 0.5, "ms")));
+        assert_eq!(swept("c = 5, loss = 2"), Some(("c = 5", "loss", 2.0, "")));
+        assert_eq!([swept("rtt = 1 ms"), swept("a, b"), swept("a, b = c")], [None; 3]);
+    }
 
     #[test]
     fn group_names_says_the_keys_once() {

@@ -225,6 +225,30 @@ pub fn jain_at_scale(flows: &[&Trajectory], from_s: f64, to_s: f64, scale_s: f64
     estimate(&indices).map(|estimate| estimate.mean)
 }
 
+/// How far a flow's rate varies over time: the standard deviation of its rates over the consecutive windows of
+/// `interval_s` that fit into `[from_s, to_s]`, over their mean. 0 is a rate that never changes. `None` of less than two
+/// windows, and of a flow that delivered nothing.
+pub fn variation(flow: &Trajectory, from_s: f64, to_s: f64, interval_s: f64) -> Option<f64> {
+    let windows = ((to_s - from_s) / interval_s + 1e-9).floor();
+    let rates: Vec<f64> = (0..windows as u64)
+        .map(|k| {
+            let start = from_s + k as f64 * interval_s;
+            flow.rate_bps(start, start + interval_s)
+        })
+        .collect();
+    let mean = estimate(&rates)?.mean;
+    deviation(&rates).filter(|_| mean > 0.0).map(|deviation| deviation / mean)
+}
+
+/// The stability index: the mean of the flows' variations, each over its own time `(from_s, to_s)` (Jin, Wei, Low: *FAST
+/// TCP*, INFOCOM 2004; also Gu, Hong, Grossman on UDT, SC 2004). The smaller, the more stable. gtp-2004's tables 3 and 4
+/// have a row "system stability" with yes and no, and print no formula.
+pub fn stability_index(flows: &[(&Trajectory, f64, f64)], interval_s: f64) -> Option<f64> {
+    let variations: Vec<f64> =
+        flows.iter().filter_map(|(flow, from_s, to_s)| variation(flow, *from_s, *to_s, interval_s)).collect();
+    estimate(&variations).map(|estimate| estimate.mean)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,6 +359,19 @@ mod tests {
         assert_eq!(convergence_s(&[(&a, 70.0)], 0.0, 5.0, 0.5, 0.1), None);
         assert_eq!(convergence_s(&[(&a, 50.0)], 4.9, 5.0, 0.5, 0.1), None);
         assert_eq!(convergence_s(&[], 0.0, 5.0, 0.5, 0.1), None);
+    }
+
+    #[test]
+    fn stability_index_is_the_mean_of_deviation_over_mean() {
+        // 80, 120, 100: mean 100, s = 20. The other never changes; the third has delivered nothing.
+        let (a, b, c) = (stairs(&[80.0, 120.0, 100.0]), stairs(&[50.0; 3]), stairs(&[0.0; 3]));
+        assert_near(variation(&a, 0.0, 3.0, 1.0).unwrap(), 0.2);
+        assert_eq!(variation(&c, 0.0, 3.0, 1.0), None);
+        assert_eq!(variation(&a, 0.0, 1.9, 1.0), None, "one window");
+        assert_near(stability_index(&[(&a, 0.0, 3.0), (&b, 0.0, 3.0), (&c, 0.0, 3.0)], 1.0).unwrap(), 0.1);
+        // Each flow over its own time: what came before it counts for nobody.
+        assert_near(stability_index(&[(&a, 1.0, 3.0)], 1.0).unwrap(), (200.0f64).sqrt() / 110.0);
+        assert_eq!(stability_index(&[], 1.0), None);
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub fn run_table(run: &RunResult) -> String {
         ("Jain's index", m.jain_index, Unit::Number),
         ("Jain's index against the ideal", m.jain_index_ideal, Unit::Number),
         ("smallest over largest", m.min_max_ratio.filter(|_| several), Unit::Number),
+        ("stability index", m.stability_index, Unit::Number),
         ("loss", Some(m.loss_ratio), Unit::Percent),
         ("time to converge", m.convergence_s, Unit::Seconds),
     ] {

@@ -186,6 +186,11 @@ pub struct Metrics {
     pub converged_ratio: Option<f64>,
     /// Data packets lost over received and lost, whole run.
     pub loss_ratio: f64,
+    /// Mean over the flows of the standard deviation of a flow's rate over its mean: the smaller, the more stable. `None`
+    /// in results that were kept before it was known.
+    pub stability_index: Option<f64>,
+    /// Length of the windows of these rates, in seconds.
+    pub stability_interval_s: Option<f64>,
     /// What is left to a flow by the others, over what it has alone (eval-2004's influence ratio); `None` where an
     /// experiment does not ask for it.
     pub influence_ratio: Option<f64>,
@@ -360,6 +365,7 @@ impl Metrics {
             "convergence_s" => self.convergence_s,
             "convergence_mean_s" => self.convergence_mean_s,
             "converged_ratio" => self.converged_ratio,
+            "stability_index" => self.stability_index,
             "influence_ratio" => self.influence_ratio,
             "sender_cpu_s_per_gb" => self.sender_cpu_s_per_gb,
             "receiver_cpu_s_per_gb" => self.receiver_cpu_s_per_gb,

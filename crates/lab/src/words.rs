@@ -71,6 +71,7 @@ fn metric_words(path: &str) -> &str {
         "metrics.convergence_s" => "Time to converge",
         "metrics.convergence_mean_s" => "Mean time to converge",
         "metrics.converged_ratio" => "Epochs that converged",
+        "metrics.stability_index" => "Stability index (0: constant rates)",
         "metrics.influence_ratio" => "What is left to TCP (influence ratio)",
         "metrics.sender_cpu_s_per_gb" => "Processor seconds for 1 GB, senders",
         "metrics.receiver_cpu_s_per_gb" => "Processor seconds for 1 GB, receivers",

@@ -106,6 +106,8 @@ class Metrics:
     convergence_mean_s: float | None
     converged_ratio: float | None
     loss_ratio: float
+    stability_index: float | None
+    stability_interval_s: float | None
     influence_ratio: float | None
     sender_cpu_s_per_gb: float | None
     receiver_cpu_s_per_gb: float | None

@@ -4,10 +4,11 @@
 //! counts from [`Setting::from`] to the end.
 //!
 //! - Goodput of all flows together: within 5 %.
-//! - Two flows that have *settled* (the first flow's share in the two halves of the time differs by at most a tenth of
+//! - Flows that have *settled* (the first flow's share in the two halves of the time differs by at most a tenth of
 //!   the whole, in both simulators): the larger share within 10 % of ns-3's value.
-//! - Two flows that have not settled: the trajectories of the first flow's share, in steps of ten seconds from its
-//!   partner's start on, differ by at most a tenth of the whole on average.
+//!   Of more than two flows the first is judged so against all others together.
+//! - Flows that have not settled: the trajectories of the first flow's share, in steps of ten seconds from the
+//!   last one's start on, differ by at most a tenth of the whole on average.
 
 use serde::Serialize;
 
@@ -46,7 +47,7 @@ impl Both {
     }
 }
 
-/// How two flows share.
+/// How flows share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shares {
     /// The first flow's part of the goodput.
@@ -68,7 +69,7 @@ pub struct Judgement {
     pub window_packets: Both,
     /// Packets that the bottleneck's queue dropped from the start on. For information.
     pub queue_drops: Both,
-    /// For two flows: how they share.
+    /// For more than one flow: how they share.
     pub shares: Option<Shares>,
     /// Whether all criteria hold.
     pub agrees: bool,
@@ -80,7 +81,7 @@ pub fn compare(setting: &Setting, ours: &[Outcome], ns3: &[Outcome]) -> Judgemen
     let flows = setting.flows.len();
     let goodput_mbps =
         Both::of(ours, ns3, |o| (0..flows).map(|flow| received(o, flow, from, end)).sum::<f64>() * 8e-6 / (end - from));
-    let shares = (flows == 2).then(|| compare_shares(setting, ours, ns3));
+    let shares = (flows >= 2).then(|| compare_shares(setting, ours, ns3));
     let shares_agree = shares.as_ref().is_none_or(|shares| {
         if !shares.settled {
             return shares.trajectory_difference <= SHARE_TOLERANCE;
@@ -123,8 +124,8 @@ fn received(outcome: &Outcome, flow: usize, from: f64, to: f64) -> f64 {
 }
 
 fn first_share(outcome: &Outcome, from: f64, to: f64) -> f64 {
-    let [first, second] = [0, 1].map(|flow| received(outcome, flow, from, to));
-    first / (first + second).max(1.0)
+    let all: f64 = (0..outcome.flows.len()).map(|flow| received(outcome, flow, from, to)).sum();
+    received(outcome, 0, from, to) / all.max(1.0)
 }
 
 fn mean_window(outcome: &Outcome, from: f64) -> f64 {

@@ -17,6 +17,8 @@ pub struct LawConfig {
     pub block_pacing: bool,
     /// Whether CUBIC ends its first slow start by HyStart.
     pub hystart: bool,
+    /// Whether a cut in slow start, and the first of all, is to a half whatever the law says, as in ns-2 (`slowdown`).
+    pub halves_slow_start: bool,
     /// Seed of the law's random stream.
     pub seed: u64,
 }

@@ -91,6 +91,7 @@ pub(crate) mod testing {
         fair_factor: 10.0,
         block_pacing: true,
         hystart: true,
+        halves_slow_start: false,
         seed: 1,
     };
 

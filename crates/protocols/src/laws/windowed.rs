@@ -46,8 +46,17 @@ pub struct Windowed<A> {
     threshold: f64,
     initial: f64,
     max: f64,
+    /// The next cut is to a half, and every one in slow start.
+    halves: Option<Halving>,
     /// Window, threshold and the law's state before the last congestion.
     before: Option<(f64, f64, A)>,
+}
+
+/// ns-2's rule for the end of slow start ([`LawConfig::halves_slow_start`]).
+#[derive(Clone, Copy, Debug)]
+struct Halving {
+    /// Nothing has been cut yet.
+    first: bool,
 }
 
 impl<A: Avoidance + Clone> Windowed<A> {
@@ -55,12 +64,22 @@ impl<A: Avoidance + Clone> Windowed<A> {
     pub fn new(avoidance: A, config: &LawConfig) -> Self {
         let initial = config.initial_window as f64;
         let max = config.window_max as f64;
-        Self { avoidance, window: initial.min(max), threshold: f64::INFINITY, initial, max, before: None }
+        let halves = config.halves_slow_start.then_some(Halving { first: true });
+        Self { avoidance, window: initial.min(max), threshold: f64::INFINITY, initial, max, halves, before: None }
     }
 
     /// The window in packets.
     pub fn window(&self) -> f64 {
         self.window
+    }
+
+    /// The window after congestion.
+    fn cut(&mut self, now: Time) -> f64 {
+        let reduced = self.avoidance.reduce(now, self.window);
+        let in_slow_start = self.window < self.threshold;
+        let halved = self.halves.as_mut().is_some_and(|halves| std::mem::take(&mut halves.first) || in_slow_start);
+        let cut = if halved { self.window / 2.0 } else { reduced };
+        cut.max(WINDOW_MIN)
     }
 
     #[cfg(test)]
@@ -98,7 +117,7 @@ impl<A: Avoidance + Clone> Law for Windowed<A> {
 
     fn on_loss(&mut self, loss: &LossSample) {
         self.before = Some((self.window, self.threshold, self.avoidance.clone()));
-        self.threshold = self.avoidance.reduce(loss.now, self.window).max(WINDOW_MIN);
+        self.threshold = self.cut(loss.now);
         self.window = self.threshold;
     }
 
@@ -107,7 +126,7 @@ impl<A: Avoidance + Clone> Law for Windowed<A> {
         // not, even though the repair that the last one began is not complete.
         if !repeated {
             self.before = Some((self.window, self.threshold, self.avoidance.clone()));
-            self.threshold = self.avoidance.reduce(loss.now, self.window).max(WINDOW_MIN);
+            self.threshold = self.cut(loss.now);
         }
         self.avoidance.on_timeout();
         // One packet, beside those that were sent too lately to be lost (as Linux).
@@ -162,6 +181,21 @@ mod tests {
         assert_eq!(law.window(), 20.0);
         (0..10).for_each(|_| law.on_ack(&ack(Time::ZERO, 2, RTT)));
         assert!((law.window() - 21.0).abs() < 0.05, "{}", law.window());
+    }
+
+    #[test]
+    fn ns2_halves_in_slow_start_and_at_the_first_cut() {
+        let config = LawConfig { halves_slow_start: true, ..CONFIG };
+        let mut law = Windowed::new(crate::laws::Scalable, &config);
+        (0..90).for_each(|_| law.on_ack(&ack(Time::ZERO, 1, RTT)));
+        law.on_loss(&NONE_LEFT);
+        assert_eq!(law.window(), 50.0);
+        law.on_loss(&NONE_LEFT);
+        assert_eq!(law.window(), 50.0 * 0.875);
+        law.on_timeout(&NONE_LEFT, false);
+        law.on_ack(&ack(Time::ZERO, 9, RTT));
+        law.on_loss(&NONE_LEFT);
+        assert_eq!(law.window(), 5.0);
     }
 
     #[test]

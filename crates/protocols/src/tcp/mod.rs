@@ -80,6 +80,7 @@ pub const BBR: Protocol = Protocol {
     name: "bbr",
     summary: "BBR version 1: keeps to the bandwidth and round-trip time that it measures",
     colour: "#332288",
+    parameters: options::RATE_PARAMETERS,
     build: |config| build(LawName::Bbr, BBR.name, config),
     ..RENO
 };
@@ -89,6 +90,7 @@ pub const BBR3: Protocol = Protocol {
     name: "bbr3",
     summary: "BBR version 3: like bbr, but gives way where more than 2 % is lost, and probes seconds apart",
     colour: "#882255",
+    parameters: options::RATE_PARAMETERS,
     build: |config| build(LawName::Bbr3, BBR3.name, config),
     ..RENO
 };

@@ -48,6 +48,12 @@ const PACING: Parameter = Parameter {
     default: "blocks",
     summary: "Whether FHSTCP spreads its window over the round trip in blocks; set at the sender",
 };
+const SENDER: Parameter = Parameter {
+    name: "sender",
+    unit: "today | ns2",
+    default: "today",
+    summary: "ns2: repairs losses and sends in bursts as ns-2.26 did, for papers that were simulated with it; set at the sender",
+};
 
 const HYSTART: Parameter = Parameter {
     name: "hystart",
@@ -61,14 +67,25 @@ pub(super) const ACK_DELAY: Span = Span::from_millis(40);
 /// Segments of which the first may wait [`ACK_DELAY`] for an acknowledgement (RFC 5681 4.2: every second at least).
 pub(super) const ACK_EVERY: u64 = 2;
 
-/// Parameters of every law.
-pub(super) const PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS];
+/// Parameters of laws that are told the rate at which the path delivers. ns-2's sender measures none.
+pub(super) const RATE_PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS];
+/// Parameters of laws with a window.
+pub(super) const PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, SENDER];
 /// Parameters of CUBIC.
 pub(super) const CUBIC_PARAMETERS: &[Parameter] =
-    &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, HYSTART];
+    &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, SENDER, HYSTART];
 /// Parameters of FHSTCP.
 pub(super) const FHSTCP_PARAMETERS: &[Parameter] =
-    &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, FAIR_FACTOR, PACING];
+    &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, SENDER, FAIR_FACTOR, PACING];
+
+/// Which sender it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderKind {
+    /// TCP as hosts have it.
+    Today,
+    /// As that of ns-2.26.
+    Ns2,
+}
 
 /// Parameters that were read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,6 +100,8 @@ pub struct Options {
     pub rto_min: Span,
     /// Whether only every second packet is acknowledged.
     pub delayed_acks: bool,
+    /// Which sender it is.
+    pub sender: SenderKind,
     /// FHSTCP's c, per second.
     pub fair_factor: f64,
     /// Whether FHSTCP sends its window in blocks.
@@ -99,6 +118,7 @@ impl Default for Options {
             window_max: 1_000_000,
             rto_min: Span::from_millis(200),
             delayed_acks: true,
+            sender: SenderKind::Today,
             fair_factor: 10.0,
             block_pacing: true,
             hystart: true,
@@ -115,6 +135,7 @@ impl Options {
         let known = match law {
             LawName::Fhstcp => FHSTCP_PARAMETERS,
             LawName::Cubic => CUBIC_PARAMETERS,
+            LawName::Bbr | LawName::Bbr3 => RATE_PARAMETERS,
             _ => PARAMETERS,
         };
         let mut options = Self::default();
@@ -140,6 +161,13 @@ impl Options {
             "window-max" => self.window_max = within(value, 2, 1_000_000)?,
             "rto-min" => self.rto_min = Span::from_millis(within(value, 1, 60_000)?),
             "delayed-acks" => self.delayed_acks = switch("on")?,
+            "sender" => {
+                self.sender = match value {
+                    "today" => SenderKind::Today,
+                    "ns2" => SenderKind::Ns2,
+                    _ => return None,
+                };
+            }
             "c" => self.fair_factor = within(value, 0.1, 1_000.0)?,
             "hystart" => self.hystart = switch("on")?,
             "pacing" => self.block_pacing = switch("blocks")?,
@@ -164,6 +192,7 @@ impl Options {
             fair_factor: self.fair_factor,
             block_pacing: self.block_pacing,
             hystart: self.hystart,
+            halves_slow_start: self.sender == SenderKind::Ns2,
             seed,
         }
     }
@@ -193,6 +222,8 @@ mod tests {
             assert!(matches!(read(LawName::Fhstcp, name, value), Err(SetupError::BadValue { .. })), "{name} {value}");
         }
         assert_eq!(read(LawName::Cubic, "hystart", "off").map(|o| o.hystart), Ok(false));
+        assert_eq!(read(LawName::Reno, "sender", "ns2").map(|o| o.sender), Ok(SenderKind::Ns2));
+        assert!(matches!(read(LawName::Bbr, "sender", "ns2"), Err(SetupError::UnknownParameter { .. })));
         assert!(matches!(read(LawName::Reno, "hystart", "off"), Err(SetupError::UnknownParameter { .. })));
         let error = read(LawName::Reno, "c", "5").unwrap_err().to_string();
         assert!(error.contains("initial-window"), "{error}");

@@ -55,6 +55,7 @@ impl ControlName {
                 fair_factor: 10.0,
                 block_pacing: true,
                 hystart: true,
+                halves_slow_start: false,
                 seed,
             })),
         }

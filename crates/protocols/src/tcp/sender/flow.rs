@@ -4,7 +4,8 @@ use inhaul_base::{Bitrate, Sequence, Time};
 use inhaul_transport::kit::sender::{Allowance, FlowCore, SenderFlow};
 use inhaul_transport::{FlowError, FlowStats, Law, Pace, TxBatch};
 
-use super::stream::{Next, Stream};
+use super::stream::Next;
+use super::streams::Streams;
 use crate::tcp::options::Options;
 use crate::tcp::wire::{AckHeader, DataHeader, Timestamp};
 
@@ -14,7 +15,7 @@ pub(crate) struct SendFlow {
     /// Bytes of a full segment, as the last request wants them.
     segment: u64,
     /// The stream, once the receiver has named its law.
-    stream: Option<Stream>,
+    stream: Option<Streams>,
     /// Something has changed since the stream was last asked what may leave.
     wants_turn: bool,
 }
@@ -28,7 +29,7 @@ impl SendFlow {
 
     /// The law that the receiver wants.
     pub(super) fn set_law(&mut self, now: Time, law: Box<dyn Law + Send>, options: &Options) {
-        self.stream = Some(Stream::new(now, law, options));
+        self.stream = Some(Streams::new(now, law, options));
     }
 
     /// More may leave than before.
@@ -39,7 +40,7 @@ impl SendFlow {
     /// The receiver allows another rate.
     pub(super) fn on_rate(&mut self, now: Time, rate: Option<Bitrate>) {
         if let Some(stream) = &mut self.stream {
-            stream.allowed.set(now, rate);
+            stream.allow(now, rate);
         }
         self.wants_turn = true;
     }
@@ -133,28 +134,25 @@ impl SenderFlow for SendFlow {
         if self.wants_turn && self.core.peer().is_some() {
             return Some(Time::ZERO);
         }
-        let stream = self.stream.as_ref()?;
-        let loss = stream.loss_due();
-        let pace = stream.pace_due();
-        loss.into_iter().chain(pace).min()
+        self.stream.as_ref()?.due()
     }
 
     fn stats(&self) -> FlowStats {
         let mut stats = self.core.stats();
         if let Some(stream) = &self.stream {
-            stats.lost_packets = stream.lost;
+            stats.lost_packets = stream.lost();
             stats.rtt = stream.smoothed_rtt();
             stats.window_bytes = stream.window().saturating_mul(self.segment);
             if let Pace::Rate(rate) = stream.pace() {
                 stats.target_rate = rate;
             }
-            stats.requested_rate = stream.allowed.rate().unwrap_or(Bitrate::ZERO);
+            stats.requested_rate = stream.allowed().rate().unwrap_or(Bitrate::ZERO);
         }
         stats
     }
 
     fn memory_bytes(&self) -> usize {
-        self.stream.as_ref().map_or(0, Stream::memory_bytes)
+        self.stream.as_ref().map_or(0, Streams::memory_bytes)
     }
 }
 

@@ -1,12 +1,14 @@
 //! The sender: one stream of segments for each flow, under the congestion control law that the receiver asks for.
 
 mod flow;
+mod ns2;
 mod pacing;
 mod rack;
 mod rate;
 mod recovery;
 mod scoreboard;
 mod stream;
+mod streams;
 
 use inhaul_base::{Bitrate, Time};
 use inhaul_transport::kit::sender::{Allowance, Core, FlowCore, Rules, Sender, Sending, Slot};

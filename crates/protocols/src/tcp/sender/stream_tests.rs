@@ -23,6 +23,7 @@ impl Hand {
             fair_factor: 10.0,
             block_pacing: true,
             hystart: true,
+            halves_slow_start: false,
             seed: 1,
         };
         let now = Time::ZERO + Span::from_secs(1);

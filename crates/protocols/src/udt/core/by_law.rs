@@ -100,6 +100,7 @@ mod tests {
             fair_factor: 10.0,
             block_pacing: true,
             hystart: true,
+            halves_slow_start: false,
             seed: 1,
         };
         ByLaw::new(LawName::Reno.build(&config))
