@@ -6,8 +6,8 @@ use crate::common::{Collector, ConstantSender};
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_link::{LinkSpec, QueueLimit};
 use inhaul_sim::{
-    EevdfSpec, HostSpec, HostStats, NodeId, O1Spec, Quota, SchedulerKind, SchedulerSpec, Simulation, Spell, Task,
-    Topology, TopologyError, Transfer, TransferId,
+    EevdfSpec, HostSpec, HostStats, InterruptSpec, Monitor, NodeId, O1Spec, Quota, SchedulerKind, SchedulerSpec,
+    Simulation, Spell, Task, Topology, TopologyError, Transfer, TransferId,
 };
 use inhaul_transport::{
     Command, CommandError, Endpoint, Event, FlowId, FlowLimits, FlowStats, HostSample, ObjectId, Pause, Place,
@@ -104,7 +104,13 @@ fn pair(scheduler: SchedulerSpec, ring: usize, seed: u64) -> Pair {
 }
 
 fn o1(tasks: Vec<Task>) -> SchedulerSpec {
-    SchedulerSpec { kind: SchedulerKind::O1(O1Spec::default()), nice: 0, interrupt: Span::ZERO, tasks }
+    SchedulerSpec {
+        kind: SchedulerKind::O1(O1Spec::default()),
+        nice: 0,
+        interrupts: InterruptSpec::default(),
+        monitor: Monitor::On,
+        tasks,
+    }
 }
 
 fn eevdf(spec: EevdfSpec, tasks: Vec<Task>) -> SchedulerSpec {
@@ -166,7 +172,10 @@ fn pauses_come_as_foreseen() {
 #[test]
 fn interrupts_take_time_from_the_process_even_for_packets_that_are_lost() {
     // 8,333 packets a second. Each takes 50 us of the process; what interrupts leave decides how many it takes.
-    let with = |micros| SchedulerSpec { interrupt: Span::from_micros(micros), ..o1(Vec::new()) };
+    let with = |micros| {
+        let interrupts = InterruptSpec { packet: Span::from_micros(micros), ..InterruptSpec::default() };
+        SchedulerSpec { interrupts, ..o1(Vec::new()) }
+    };
     let (stats, received, _) = ten_seconds(with(50), 64);
     assert_eq!(stats.ring_drops, 0, "83 % of the processor: {stats:?}");
     assert!(received > 83_000);

@@ -261,17 +261,17 @@ impl Policy for O1 {
         let priority = process.effective_priority();
         let slice = |task: usize| self.tasks[task].slice;
         let slices: Vec<Span> = if process.is_interactive(priority) && !self.is_starving(start) {
-            // Figure 3: the slices of those whose sleep is negligible beside them, and that may come first.
-            let before = |(priority, task): &(usize, usize)| {
-                *priority <= last_priority && self.tasks[*task].sleep_avg < slice(*task)
-            };
+            // Figure 3: the slices of those that may come first, and whose sleep is negligible beside them: "T_i >>
+            // avg_sleep_time_i".
+            let is_negligible = |task: usize| self.tasks[task].sleep_avg.mul_f64(self.spec.much) < slice(task);
+            let before = |(priority, task): &(usize, usize)| *priority <= last_priority && is_negligible(*task);
             self.active.tasks().filter(before).map(|(_, task)| slice(task)).collect()
         } else {
             // Figure 4: all in the active array, and those ahead of it in the expired one.
             let ahead = self.expired.tasks().filter(|(other, _)| *other <= priority);
             self.active.tasks().chain(ahead).map(|(_, task)| slice(task)).collect()
         };
-        let length = slices.into_iter().fold(Span::ZERO, |sum, slice| sum + slice);
+        let length = slices.into_iter().fold(Span::ZERO, |sum, slice| sum + slice).max(self.spec.pause_min);
         (length > Span::ZERO).then_some(Pause { start, length })
     }
 }
