@@ -423,6 +423,22 @@ mod tests {
     }
 
     #[test]
+    fn foresee_counts_only_those_whose_slice_is_much_greater_than_their_sleep() {
+        let foreseen = |sleep: u64, much: f64, pause_min: Span| {
+            let spec = O1Spec { much, pause_min, delta: 10, ..O1Spec::default() };
+            let mut o1 = O1::new(spec, 0, &[(0, true)], &mut RandomStream::new(1, 1));
+            (o1.tasks[1].sleep_avg, o1.tasks[1].priority) = (Span::from_millis(sleep), 25);
+            o1.wake(at(0), PROCESS);
+            o1.wake(at(0), 1);
+            o1.foresee(at(0)).map(|pause| pause.length)
+        };
+        let slice = Some(SLICE);
+        assert_eq!([0, 9, 10, 50].map(|sleep| foreseen(sleep, 10.0, Span::ZERO)), [slice, slice, None, None]);
+        assert_eq!([50, 100].map(|sleep| foreseen(sleep, 1.0, Span::ZERO)), [slice, None]);
+        assert_eq!(foreseen(100, 10.0, Span::from_millis(4)), Some(Span::from_millis(4)), "at least so much");
+    }
+
+    #[test]
     fn foresee_sees_nothing_where_nobody_competes_or_only_those_of_much_lower_priority() {
         let mut alone = o1(&[(0, false)]);
         alone.wake(at(0), PROCESS);
