@@ -88,6 +88,7 @@ pub struct FlowResult {
     pub loss_ratio: f64,
     /// How long its sender was silent because the receiver had said when it would not run, in seconds; `None` where
     /// that is not known.
+    #[serde(default = "never_held")]
     pub held_s: Option<f64>,
     /// Why it ended badly, if it did.
     pub failure: Option<String>,
@@ -99,6 +100,11 @@ pub struct FlowResult {
     /// Data over everything it received, headers included.
     #[serde(skip)]
     pub efficiency: f64,
+}
+
+/// Results that were kept before this was counted are of flows that nobody held.
+const fn never_held() -> Option<f64> {
+    Some(0.0)
 }
 
 /// A mean rate over the time since the point before.
