@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use inhaul_base::{Span, Time};
 
 use crate::packet::Packet;
-use crate::scheduler::tick_after;
 
 /// Most descriptors of an interface, and most packets of a budget.
 const COUNT_MAX: usize = 1 << 20;
@@ -159,7 +158,8 @@ impl Interrupts {
         let (Some(budget), Some(since)) = (self.spec.budget, self.busy_since) else { return };
         let is_over = now.since(since).as_nanos() as f64 >= budget as f64 * self.packet_nanos(slower);
         if is_over && self.breaks_until.is_none() {
-            let next = tick_after(now + Span::from_nanos(1), self.tick);
+            let tick = self.tick.as_nanos().max(1);
+            let next = Time::from_nanos((now.as_nanos() / tick + 1) * tick);
             (self.breaks_until, self.looks_at) = (Some(next), Some(next));
         }
     }

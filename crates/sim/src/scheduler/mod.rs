@@ -13,6 +13,5 @@ mod policy;
 mod processor;
 mod spec;
 
-pub(crate) use policy::tick_after;
 pub(crate) use processor::Processor;
 pub use spec::{EevdfSpec, Monitor, O1Spec, Quota, SchedulerKind, SchedulerSpec, TASKS_MAX, Task};

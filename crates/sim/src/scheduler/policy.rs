@@ -30,6 +30,6 @@ pub(super) trait Policy: Debug + Send {
 }
 
 /// The first tick at or after a time.
-pub(crate) fn tick_after(at: Time, tick: Span) -> Time {
+pub(super) fn tick_after(at: Time, tick: Span) -> Time {
     Time::from_nanos(at.as_nanos().next_multiple_of(tick.as_nanos().max(1)))
 }
