@@ -168,6 +168,7 @@ fn flow(plan: &Plan, k: usize, seen: &FlowOutcome) -> FlowResult {
         bytes: seen.bytes,
         goodput_bps: trajectory.rate_bps(start_s, stop_s),
         loss_ratio: seen.losses().ratio(),
+        held_s: seen.held.map(Span::as_secs_f64),
         failure: seen.failure.clone(),
         series: series(&trajectory),
         trajectory,

@@ -40,6 +40,8 @@ pub(crate) struct FlowOutcome {
     pub(crate) lost_packets: u64,
     /// Smoothed round-trip time at the end, by the protocol's own measurement.
     pub(crate) rtt: Option<Span>,
+    /// How long its sender was silent because the receiver had said when it would not run; `None`: not known.
+    pub(crate) held: Option<Span>,
     /// Why it ended badly, if it did.
     pub(crate) failure: Option<String>,
 }

@@ -86,6 +86,10 @@ pub struct FlowResult {
     pub ideal_bps: Option<f64>,
     /// Data packets lost over data packets received and lost.
     pub loss_ratio: f64,
+    /// How long its sender was silent because the receiver had said when it would not run, in seconds; `None` where
+    /// that is not known.
+    #[serde(default = "never_held")]
+    pub held_s: Option<f64>,
     /// Why it ended badly, if it did.
     pub failure: Option<String>,
     /// Its mean rates, one after the other.
@@ -96,6 +100,11 @@ pub struct FlowResult {
     /// Data over everything it received, headers included.
     #[serde(skip)]
     pub efficiency: f64,
+}
+
+/// Results that were kept before this was counted are of flows that nobody held.
+const fn never_held() -> Option<f64> {
+    Some(0.0)
 }
 
 /// A mean rate over the time since the point before.
@@ -336,6 +345,7 @@ impl FlowResult {
             ("ideal_bps", None) => self.ideal_bps,
             ("over_ideal", None) => self.ideal_bps.map(|ideal| self.measured_bps / ideal),
             ("loss_ratio", None) => Some(self.loss_ratio),
+            ("held_s", None) => self.held_s,
             ("duration_s", None) => Some(self.stop_s - self.start_s),
             _ => None,
         }

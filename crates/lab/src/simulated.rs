@@ -211,6 +211,7 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
     fn flow(&self, k: usize, id: TransferId) -> FlowOutcome {
         let simulation = &self.simulation;
         let (stats, series) = (simulation.stats(id), simulation.series(id));
+        let sender = simulation.sender_stats(id);
         let failure = simulation.failures().iter().find(|failure| failure.transfer == id);
         let ends = [simulation.completed_at(id), self.plan.flows[k].stop, failure.map(|failure| failure.at)];
         FlowOutcome {
@@ -221,7 +222,8 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
             data_bytes: stats.placed_bytes + stats.duplicate_bytes,
             received_packets: stats.received_packets,
             // Where the sender looks for losses, the receiver counts none.
-            lost_packets: stats.lost_packets.max(simulation.sender_stats(id).lost_packets),
+            lost_packets: stats.lost_packets.max(sender.lost_packets),
+            held: Some(sender.held),
             rtt: series.last().map(|sample| sample.rtt).filter(|rtt| *rtt > Span::ZERO),
             failure: failure.map(|failure| failure.error.to_string()),
         }

@@ -90,6 +90,7 @@ fn field_words(field: &str) -> &str {
         "of_rest" => "goodput over what others leave",
         "loss_ratio" => "loss",
         "duration_s" => "duration",
+        "held_s" => "time held",
         "jain_index" => "Jain's index",
         "drop_ratio" => "packets dropped",
         other => other,

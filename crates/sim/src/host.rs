@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use inhaul_base::{RandomStream, Span, Time};
 use inhaul_transport::Pause;
+use inhaul_transport::kit::{Meter, feedback};
 
 use crate::agenda::ComponentId;
 use crate::ids::EndpointId;
+use crate::interrupts::{Came, Interrupts};
 use crate::noise::{HostNoise, Thread};
 use crate::packet::{Packet, Way};
-use crate::scheduler::{Processor, SchedulerSpec};
+use crate::scheduler::{Monitor, Processor, SchedulerSpec};
 use crate::spell::Spell;
 
 /// Most packets that the processor takes from the ring at a time (what Linux's NAPI takes in one poll).
@@ -141,10 +143,16 @@ pub(crate) struct Host {
     pub(crate) send_buffer: Option<u64>,
     /// Who has the processor, if it has a scheduler.
     processor: Option<Box<Processor>>,
-    /// Time that an interrupt takes of the processor, in nanoseconds.
-    interrupt_nanos: f64,
-    /// What an interrupt still takes before the next batch.
-    interrupted_nanos: f64,
+    /// What packets cost its kernel, if it has a scheduler.
+    interrupts: Option<Box<Interrupts>>,
+    /// Its process waits for memory until then, whatever there is to do.
+    pages_until: Option<Time>,
+    /// Which pauses its endpoints are told of, the rate of what comes in, and the length of the last packet.
+    monitor: Monitor,
+    incoming: Meter,
+    packet_bytes: u64,
+    /// Packets that its kernel found no room for when it looked at the interface.
+    pub(crate) dropped: Vec<Packet>,
     ring: VecDeque<Packet>,
     ring_packets: usize,
     /// What the processor is busy with.
@@ -184,8 +192,12 @@ impl Host {
             thread: None,
             send_buffer: spec.send_buffer,
             processor: spec.scheduler.as_ref().map(|scheduler| Box::new(Processor::new(scheduler, scheduling))),
-            interrupt_nanos: spec.scheduler.as_ref().map_or(0.0, |spec| spec.interrupt.as_nanos() as f64),
-            interrupted_nanos: 0.0,
+            interrupts: spec.scheduler.as_ref().map(|spec| Box::new(Interrupts::new(spec.interrupts, spec.tick()))),
+            pages_until: None,
+            monitor: spec.scheduler.as_ref().map_or(Monitor::On, |spec| spec.monitor),
+            incoming: Meter::new(Time::ZERO),
+            packet_bytes: 0,
+            dropped: Vec::new(),
             ring: VecDeque::new(),
             ring_packets: spec.ring_packets,
             batch: Vec::new(),
@@ -219,33 +231,76 @@ impl Host {
 
     /// A packet comes in. It goes to the ring, or is handed back to be dropped when the ring is full.
     pub(crate) fn arrive(&mut self, now: Time, packet: Packet) -> Option<Packet> {
-        let was_busy = self.interrupt();
+        self.stats.arrived_packets += 1;
+        let packet = if self.interrupts.is_some() { self.interrupt(now, packet) } else { Came::Taken(packet) };
+        match packet {
+            Came::Taken(packet) => self.keep(now, packet),
+            Came::Waits => None,
+            Came::Lost(packet) => {
+                self.stats.ring_drops += 1;
+                Some(packet)
+            }
+        }
+    }
+
+    fn interrupt(&mut self, now: Time, packet: Packet) -> Came {
+        self.work(now);
+        self.packet_bytes = u64::from(packet.payload_bytes());
+        self.incoming.add(now, self.packet_bytes);
+        let slower = self.slower();
+        let Some(interrupts) = &mut self.interrupts else { return Came::Taken(packet) };
+        let came = interrupts.arrive(now, packet, slower);
+        if matches!(came, Came::Taken(_)) {
+            interrupts.take(now, self.ring.len() < self.ring_packets, slower);
+        }
+        came
+    }
+
+    /// The kernel puts a packet into the ring, or hands it back.
+    fn keep(&mut self, now: Time, packet: Packet) -> Option<Packet> {
         if self.ring.len() >= self.ring_packets {
             self.stats.ring_drops += 1;
             return Some(packet);
         }
         self.ring.push_back(packet);
         self.stats.ring_packets_max = self.stats.ring_packets_max.max(self.ring.len());
-        if self.wake(now) && !was_busy {
-            self.interrupted_nanos = self.interrupt_nanos;
-        }
+        self.wake(now);
         self.begin_batch(now);
         None
     }
 
-    /// A packet interrupts the task that runs. Returns whether that is the process.
-    pub(crate) fn interrupt(&mut self) -> bool {
-        self.stats.arrived_packets += 1;
-        let is_busy = !self.batch.is_empty() && !self.is_halted();
-        if is_busy {
-            self.left_nanos += self.interrupt_nanos * self.speed;
+    /// The kernel looks at what has waited in the interface.
+    fn look(&mut self, now: Time) {
+        let slower = self.slower();
+        let Some(interrupts) = &mut self.interrupts else { return };
+        for packet in interrupts.look(now, slower) {
+            if let Some(interrupts) = &mut self.interrupts {
+                interrupts.take(now, self.ring.len() < self.ring_packets, slower);
+            }
+            let dropped = self.keep(now, packet);
+            self.dropped.extend(dropped);
         }
-        is_busy
+    }
+
+    /// A segment of a control stream comes, and costs the kernel what a packet does.
+    pub(crate) fn take_segment(&mut self, now: Time) {
+        self.stats.arrived_packets += 1;
+        self.work(now);
+        let slower = self.slower();
+        if let Some(interrupts) = &mut self.interrupts {
+            interrupts.take(now, true, slower);
+        }
+    }
+
+    /// How many times slower tasks make what reads memory.
+    fn slower(&self) -> f64 {
+        self.processor.as_ref().map_or(1.0, |processor| 1.0 / processor.speed())
     }
 
     /// The process of the endpoints has something to do: returns whether it can do it now.
     pub(crate) fn wake(&mut self, now: Time) -> bool {
-        if self.processor.as_ref().is_some_and(|processor| !processor.is_awake()) {
+        let may_wake = self.pages_until.is_none();
+        if self.processor.as_ref().is_some_and(|processor| may_wake && !processor.is_awake()) {
             self.work(now);
             if let Some(processor) = &mut self.processor {
                 processor.wake(now);
@@ -270,6 +325,12 @@ impl Host {
         self.processor.as_mut()?.news()
     }
 
+    /// Whether endpoints are told of a pause. The ring is counted in packets as long as the last.
+    pub(crate) fn pays(&self, pause: Pause) -> bool {
+        let room = self.ring_packets as u64 * self.packet_bytes;
+        self.monitor == Monitor::On || feedback::pays(pause.length, self.incoming.rate(), room)
+    }
+
     /// How fast the process is now: what it has done until then is accounted for.
     fn take_speed(&mut self, now: Time) {
         self.work(now);
@@ -281,15 +342,28 @@ impl Host {
     /// When the batch is done, or a task begins or ends.
     pub(crate) fn due(&self) -> Option<Time> {
         let busy = !self.batch.is_empty() && self.speed > 0.0;
-        let done = busy.then(|| self.since + Span::from_nanos((self.left_nanos / self.speed).ceil() as u64));
+        let ahead = self.interrupts.as_ref().map_or(0.0, |interrupts| interrupts.ahead_nanos());
+        let done = busy.then(|| self.since + Span::from_nanos((ahead + self.left_nanos / self.speed).ceil() as u64));
         let switch = self.processor.as_ref().and_then(|processor| processor.due());
-        self.tasks.iter().map(|running| running.switch).chain(done).chain(switch).min()
+        let look = self.interrupts.as_ref().and_then(|interrupts| interrupts.due());
+        self.tasks
+            .iter()
+            .map(|running| running.switch)
+            .chain(done)
+            .chain(switch)
+            .chain(look)
+            .chain(self.pages_until)
+            .min()
     }
 
     /// The processor works at what it has up to `now`.
     fn work(&mut self, now: Time) {
         let elapsed = now.since(self.since);
-        self.left_nanos = (self.left_nanos - elapsed.as_nanos() as f64 * self.speed).max(0.0);
+        let mut nanos = elapsed.as_nanos() as f64;
+        if let Some(interrupts) = &mut self.interrupts {
+            nanos -= interrupts.work(nanos);
+        }
+        self.left_nanos = (self.left_nanos - nanos * self.speed).max(0.0);
         if self.is_halted() && self.processor.as_ref().is_none_or(|processor| processor.is_awake()) {
             self.stats.taken = self.stats.taken + elapsed;
         }
@@ -299,13 +373,17 @@ impl Host {
     /// Lets time pass up to `now`: tasks come and go, and the batch gets on. A batch that is done is moved to `done`.
     pub(crate) fn advance(&mut self, now: Time, done: &mut Vec<Packet>) {
         self.work(now);
+        let mut read = 0;
         if !self.batch.is_empty() && self.left_nanos < 0.5 && !self.is_halted() {
             self.stats.batches += 1;
+            read = self.batch.len();
             done.append(&mut self.batch);
         }
         if let Some(processor) = &mut self.processor {
             processor.advance(now);
+            self.page(now, read);
             self.take_speed(now);
+            self.look(now);
             self.begin_batch(now);
             return;
         }
@@ -323,12 +401,27 @@ impl Host {
         self.begin_batch(now);
     }
 
+    /// The process waits for memory for what it has read, or has got it.
+    fn page(&mut self, now: Time, read: usize) {
+        let Some(processor) = &mut self.processor else { return };
+        if self.pages_until.is_some_and(|until| until <= now) {
+            self.pages_until = None;
+            processor.wake(now);
+        }
+        let wait = processor.paging() * read as u64;
+        if wait > Span::ZERO && processor.runs() {
+            processor.fall_asleep(now);
+            self.pages_until = Some(now + wait);
+        }
+    }
+
     /// Packets that are taken at a time. A process hands on what it reads: it does not keep it for long.
     fn batch_max(&self) -> usize {
         if self.processor.is_none() {
             return BATCH_MAX;
         }
-        ((BATCH_NANOS * self.speed / self.packet_nanos) as usize).clamp(1, BATCH_MAX)
+        let paging = self.processor.as_ref().map_or(0, |processor| processor.paging().as_nanos()) as f64;
+        ((BATCH_NANOS / (self.packet_nanos / self.speed + paging)) as usize).clamp(1, BATCH_MAX)
     }
 
     /// The processor takes what waits, if it is free.
@@ -336,11 +429,10 @@ impl Host {
         if !self.batch.is_empty() || self.ring.is_empty() || self.is_halted() {
             return;
         }
+        self.work(now);
         let count = self.ring.len().min(self.batch_max());
         self.batch.extend(self.ring.drain(..count));
-        self.left_nanos = self.packet_nanos * count as f64 + self.interrupted_nanos * self.speed;
-        self.interrupted_nanos = 0.0;
-        self.since = now;
+        self.left_nanos = self.packet_nanos * count as f64;
     }
 
     /// Bytes of memory that the host takes, without its packets' datagrams.
@@ -350,5 +442,6 @@ impl Host {
             + self.tasks.capacity() * size_of::<RunningTask>()
             + (self.endpoints.capacity() + self.postponed.capacity()) * size_of::<EndpointId>()
             + self.thread.as_ref().map_or(0, |thread| thread.memory_bytes())
+            + self.interrupts.as_ref().map_or(0, |interrupts| interrupts.memory_bytes())
     }
 }

@@ -31,6 +31,7 @@ mod host;
 mod host_tcp;
 mod ids;
 mod interface;
+mod interrupts;
 mod ledger;
 mod network;
 mod noise;
@@ -53,9 +54,10 @@ pub use changes::Change;
 pub use error::{SimError, TopologyError};
 pub use host::{CompetingTask, HostSpec, HostStats};
 pub use ids::{EndpointId, LinkId, NodeId, TrafficId, TransferId};
+pub use interrupts::InterruptSpec;
 pub use noise::{HostNoise, Stall};
 pub use recorder::{LinkSample, RecorderSpec, Sample, write_csv, write_json};
-pub use scheduler::{EevdfSpec, O1Spec, Quota, SchedulerKind, SchedulerSpec, TASKS_MAX, Task};
+pub use scheduler::{EevdfSpec, Monitor, O1Spec, Quota, SchedulerKind, SchedulerSpec, TASKS_MAX, Task};
 pub use shapes::{
     Branch, Dumbbell, DumbbellSpec, Pair, ParkingLot, ParkingLotSpec, Star, StarSpec, dumbbell, parking_lot, star,
 };

@@ -13,6 +13,9 @@ impl Simulation {
     /// if nothing is left.
     pub(crate) fn serve(&mut self, node: NodeId, served: &mut Vec<Packet>) {
         self.deliver_batch(served);
+        for packet in std::mem::take(&mut self.hosts[node.0 as usize].dropped) {
+            self.network.pool.put_back(packet.datagram);
+        }
         self.tell(node);
         let host = &mut self.hosts[node.0 as usize];
         if !host.is_halted() {
@@ -30,7 +33,7 @@ impl Simulation {
     /// A segment of a control stream has arrived: the kernel takes and acknowledges it, and its process reads what it
     /// brings.
     pub(crate) fn interrupt_for_segment(&mut self, node: NodeId, way: Way, segment: Segment) {
-        self.hosts[node.0 as usize].interrupt();
+        self.hosts[node.0 as usize].take_segment(self.now);
         self.take_segment(way, segment);
         let host = &mut self.hosts[node.0 as usize];
         if matches!(segment, Segment::Data(_)) {
@@ -62,7 +65,7 @@ impl Simulation {
     /// Tells the host's endpoints of a pause that is newly foreseen (rbudp-plus-2006 Figure 3).
     fn tell(&mut self, node: NodeId) {
         let host = &mut self.hosts[node.0 as usize];
-        let Some(pause) = host.news() else { return };
+        let Some(pause) = host.news().filter(|pause| host.pays(*pause)) else { return };
         let sample = HostSample { pause: Some(pause), ..HostSample::default() };
         for id in host.endpoints.clone() {
             self.seats[id.0 as usize].endpoint.handle_host(self.now, sample);

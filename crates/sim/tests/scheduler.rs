@@ -6,8 +6,8 @@ use crate::common::{Collector, ConstantSender};
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_link::{LinkSpec, QueueLimit};
 use inhaul_sim::{
-    EevdfSpec, HostSpec, HostStats, NodeId, O1Spec, Quota, SchedulerKind, SchedulerSpec, Simulation, Spell, Task,
-    Topology, TopologyError, Transfer, TransferId,
+    EevdfSpec, HostSpec, HostStats, InterruptSpec, Monitor, NodeId, O1Spec, Quota, SchedulerKind, SchedulerSpec,
+    Simulation, Spell, Task, Topology, TopologyError, Transfer, TransferId,
 };
 use inhaul_transport::{
     Command, CommandError, Endpoint, Event, FlowId, FlowLimits, FlowStats, HostSample, ObjectId, Pause, Place,
@@ -104,7 +104,13 @@ fn pair(scheduler: SchedulerSpec, ring: usize, seed: u64) -> Pair {
 }
 
 fn o1(tasks: Vec<Task>) -> SchedulerSpec {
-    SchedulerSpec { kind: SchedulerKind::O1(O1Spec::default()), nice: 0, interrupt: Span::ZERO, tasks }
+    SchedulerSpec {
+        kind: SchedulerKind::O1(O1Spec::default()),
+        nice: 0,
+        interrupts: InterruptSpec::default(),
+        monitor: Monitor::On,
+        tasks,
+    }
 }
 
 fn eevdf(spec: EevdfSpec, tasks: Vec<Task>) -> SchedulerSpec {
@@ -166,7 +172,10 @@ fn pauses_come_as_foreseen() {
 #[test]
 fn interrupts_take_time_from_the_process_even_for_packets_that_are_lost() {
     // 8,333 packets a second. Each takes 50 us of the process; what interrupts leave decides how many it takes.
-    let with = |micros| SchedulerSpec { interrupt: Span::from_micros(micros), ..o1(Vec::new()) };
+    let with = |micros| {
+        let interrupts = InterruptSpec { packet: Span::from_micros(micros), ..InterruptSpec::default() };
+        SchedulerSpec { interrupts, ..o1(Vec::new()) }
+    };
     let (stats, received, _) = ten_seconds(with(50), 64);
     assert_eq!(stats.ring_drops, 0, "83 % of the processor: {stats:?}");
     assert!(received > 83_000);
@@ -176,6 +185,68 @@ fn interrupts_take_time_from_the_process_even_for_packets_that_are_lost() {
     // More than all: receive livelock.
     let (_, received, _) = ten_seconds(with(125), 64);
     assert!(received < 100, "{received}");
+}
+
+#[test]
+fn what_interrupts_cost_can_be_chosen() {
+    // As above, 8,333 packets a second of 50 us, and interrupts of 100 us: the process has 17 % left.
+    let base = InterruptSpec { packet: Span::from_micros(100), ..InterruptSpec::default() };
+    let with = |interrupts| ten_seconds(SchedulerSpec { interrupts, ..o1(Vec::new()) }, 64);
+    // Where lost packets cost nothing, each that is taken costs 150 us.
+    let (_, received, _) = with(InterruptSpec { full: Some(Span::ZERO), ..base });
+    assert!(received.abs_diff(66_667) < 700, "{received}");
+    // Where another processor does it, nothing is lost.
+    let (stats, received, _) = with(InterruptSpec { elsewhere: true, ..base });
+    assert!(stats.ring_drops == 0 && received > 83_000, "{received}");
+    // An interrupt of 500 us for all that come in 1 ms, and 10 us for each of the 8.3: 42 + 8.3 % of the processor.
+    let few = InterruptSpec {
+        packet: Span::from_micros(10),
+        each: Span::from_micros(500),
+        coalesce: Span::from_millis(1),
+        ..base
+    };
+    let (stats, received, _) = with(few);
+    assert!(stats.ring_drops == 0 && received > 83_000, "{received}, {stats:?}");
+    // The same for each packet is a livelock.
+    let (_, received, _) = with(InterruptSpec { coalesce: Span::ZERO, ..few });
+    assert!(received < 100, "{received}");
+}
+
+#[test]
+fn a_kernel_with_a_budget_lets_tasks_run_where_it_has_more_to_do_than_it_can() {
+    // 125 us for each of 8,333 packets a second is more than all.
+    let interrupts = InterruptSpec {
+        packet: Span::from_micros(125),
+        descriptors: Some(100),
+        budget: Some(30),
+        ..InterruptSpec::default()
+    };
+    let (stats, received, _) = ten_seconds(SchedulerSpec { interrupts, ..o1(Vec::new()) }, 64);
+    // It works for 3.75 ms or a little more, and then not until the next tick of 1 ms, in which the process reads up to
+    // 20 packets: of each 4 or 5 ms.
+    assert!((2_500..50_000).contains(&received), "{received}, {stats:?}");
+    assert!(stats.ring_drops > 30_000, "{stats:?}");
+}
+
+#[test]
+fn a_process_that_waits_for_memory_leaves_the_processor_to_others_meanwhile() {
+    // 50 us of work and 150 us of waiting: 5,000 packets a second, whatever the hog has.
+    let hog = Task { paging: Span::from_micros(150), ..Task::default() };
+    let (stats, received, _) = ten_seconds(o1(vec![hog]), 64);
+    assert!(received.abs_diff(50_000) < 1_000, "{received}, {stats:?}");
+}
+
+#[test]
+fn a_monitor_that_chooses_tells_of_pauses_in_which_more_comes_than_the_ring_takes() {
+    let told = |monitor, ring| {
+        let hog = Task { memory: 2.0, ..Task::default() };
+        let (_, _, seen) = ten_seconds(SchedulerSpec { monitor, ..o1(vec![hog]) }, ring);
+        seen.told.len()
+    };
+    // 833 packets come in a pause of 100 ms.
+    assert!(told(Monitor::On, 64) > 20 && told(Monitor::Auto, 64) > 20);
+    assert!(told(Monitor::On, 10_000) > 20);
+    assert_eq!(told(Monitor::Auto, 10_000), 0);
 }
 
 #[test]

@@ -89,6 +89,8 @@ pub struct FlowStats {
     /// Bytes that may be in flight at once; zero where the protocol has no window, and on the side that does not keep
     /// it.
     pub window_bytes: u64,
+    /// Sender: time for which it had data to send and sent none, because the receiver had said when it would not run.
+    pub held: Span,
     /// What holds the flow's rate; `None` if the protocol does not say.
     pub held_by: Option<HeldBy>,
 }

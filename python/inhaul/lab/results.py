@@ -46,6 +46,7 @@ class Flow:
     measured_bps: float
     ideal_bps: float | None
     loss_ratio: float
+    held_s: float | None
     failure: str | None
     series: tuple[Point, ...]
 

@@ -92,6 +92,7 @@ fn of_transport(plan: &Plan, seen: StagedFlowReport) -> FlowOutcome {
         received_packets: seen.received_packets,
         lost_packets: seen.lost_packets,
         rtt: (seen.rtt_ms > 0.0).then(|| Span::from_secs_f64(seen.rtt_ms / 1e3)),
+        held: None,
         failure: seen.failure,
     }
 }
@@ -111,6 +112,7 @@ fn of_tcp(plan: &Plan, planned: &FlowPlan, seen: TcpReceived, sent: &TcpSent) ->
         received_packets: packets,
         lost_packets: u64::from(sent.retransmitted),
         rtt: (sent.rtt_us > 0).then(|| Span::from_micros(u64::from(sent.rtt_us))),
+        held: None,
         failure: sent.failure.clone().or(seen.failure),
     }
 }

@@ -231,13 +231,45 @@ pub(crate) struct SchedulerFile {
     #[serde(default)]
     pub(crate) nice: i8,
     pub(crate) interrupt: Option<Duration>,
+    #[serde(default)]
+    pub(crate) interrupts: InterruptsFile,
+    #[serde(default)]
+    pub(crate) monitor: MonitorName,
     pub(crate) tick: Option<Duration>,
     pub(crate) delta: Option<u8>,
+    pub(crate) much: Option<f64>,
+    pub(crate) pause_min: Option<Duration>,
     pub(crate) base_slice: Option<Duration>,
     pub(crate) quota: Option<Duration>,
     pub(crate) period: Option<Duration>,
     #[serde(default)]
     pub(crate) tasks: Vec<ScheduledTaskFile>,
+}
+
+/// What interrupts cost, beside `interrupt`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InterruptsFile {
+    pub(crate) full: Option<Duration>,
+    pub(crate) each: Option<Duration>,
+    pub(crate) coalesce: Option<Duration>,
+    #[serde(default)]
+    pub(crate) memory: f64,
+    pub(crate) descriptors: Option<usize>,
+    pub(crate) budget: Option<usize>,
+    #[serde(default)]
+    pub(crate) elsewhere: bool,
+}
+
+/// Which pauses endpoints are told of.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum MonitorName {
+    /// All.
+    #[default]
+    On,
+    /// Those that pay.
+    Auto,
 }
 
 /// Which scheduler.
@@ -260,6 +292,7 @@ pub(crate) struct ScheduledTaskFile {
     pub(crate) nice: i8,
     #[serde(default)]
     pub(crate) memory: f64,
+    pub(crate) paging: Option<Duration>,
     pub(crate) runs: Option<Duration>,
     pub(crate) sleeps: Option<Duration>,
     #[serde(default)]

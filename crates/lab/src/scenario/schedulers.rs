@@ -1,9 +1,11 @@
 //! Makes the simulator's schedulers from those of a file.
 
 use inhaul_base::{Span, Time};
-use inhaul_sim::{EevdfSpec, O1Spec, Quota, SchedulerKind, SchedulerSpec, Spell, TASKS_MAX, Task};
+use inhaul_sim::{
+    EevdfSpec, InterruptSpec, Monitor, O1Spec, Quota, SchedulerKind, SchedulerSpec, Spell, TASKS_MAX, Task,
+};
 
-use super::file::{ScheduledTaskFile, SchedulerFile, SchedulerName};
+use super::file::{InterruptsFile, MonitorName, ScheduledTaskFile, SchedulerFile, SchedulerName};
 
 /// What the file describes. What it leaves out is as in the simulator's defaults.
 ///
@@ -16,12 +18,16 @@ pub(crate) fn build(file: &SchedulerFile) -> Result<SchedulerSpec, String> {
                 return Err("`base_slice`, `quota` and `period` are of `kind = \"eevdf\"`".to_owned());
             }
             let default = O1Spec::default();
-            let tick = file.tick.map_or(default.tick, |tick| tick.0);
-            SchedulerKind::O1(O1Spec { tick, delta: file.delta.unwrap_or(default.delta) })
+            SchedulerKind::O1(O1Spec {
+                tick: file.tick.map_or(default.tick, |tick| tick.0),
+                delta: file.delta.unwrap_or(default.delta),
+                much: file.much.unwrap_or(default.much),
+                pause_min: file.pause_min.map_or(default.pause_min, |pause| pause.0),
+            })
         }
         SchedulerName::Eevdf => {
-            if file.delta.is_some() {
-                return Err("`delta` is of `kind = \"o1\"`".to_owned());
+            if file.delta.is_some() || file.much.is_some() || file.pause_min.is_some() {
+                return Err("`delta`, `much` and `pause_min` are of `kind = \"o1\"`".to_owned());
             }
             let default = EevdfSpec::default();
             let quota = match (file.quota, file.period) {
@@ -47,8 +53,25 @@ pub(crate) fn build(file: &SchedulerFile) -> Result<SchedulerSpec, String> {
         }
         tasks.extend((0..task.count).map(|_| built));
     }
-    let interrupt = file.interrupt.unwrap_or_default().0;
-    Ok(SchedulerSpec { kind, nice: file.nice, interrupt, tasks })
+    let monitor = match file.monitor {
+        MonitorName::On => Monitor::On,
+        MonitorName::Auto => Monitor::Auto,
+    };
+    Ok(SchedulerSpec { kind, nice: file.nice, interrupts: build_interrupts(file), monitor, tasks })
+}
+
+fn build_interrupts(file: &SchedulerFile) -> InterruptSpec {
+    let InterruptsFile { full, each, coalesce, memory, descriptors, budget, elsewhere } = file.interrupts;
+    InterruptSpec {
+        packet: file.interrupt.unwrap_or_default().0,
+        full: full.map(|full| full.0),
+        each: each.unwrap_or_default().0,
+        coalesce: coalesce.unwrap_or_default().0,
+        memory,
+        descriptors,
+        budget,
+        elsewhere,
+    }
 }
 
 fn build_task(file: &ScheduledTaskFile) -> Result<Task, String> {
@@ -59,5 +82,6 @@ fn build_task(file: &ScheduledTaskFile) -> Result<Task, String> {
         _ => return Err("a task has both `runs` and `sleeps`, or neither: then it never sleeps".to_owned()),
     };
     let start = Time::ZERO + file.start.unwrap_or_default().0;
-    Ok(Task { nice: file.nice, runs, sleeps: spell(sleeps), memory: file.memory, start })
+    let paging = file.paging.unwrap_or_default().0;
+    Ok(Task { nice: file.nice, runs, sleeps: spell(sleeps), memory: file.memory, paging, start })
 }

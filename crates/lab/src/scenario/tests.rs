@@ -111,7 +111,10 @@ fn parse_builds_schedulers_and_refuses_keys_of_another_kind() {
     assert!(spec.noise.is_none(), "the scenario's noise is for the others");
     let scheduler = spec.scheduler.unwrap();
     assert_eq!((scheduler.tasks.len(), scheduler.tasks[2].memory, scheduler.tasks[3].nice), (4, 1.5, 5));
-    assert_eq!((scheduler.kind, scheduler.interrupt), (SchedulerKind::O1(O1Spec::default()), Span::from_nanos(2_500)));
+    assert_eq!(
+        (scheduler.kind, scheduler.interrupts.packet),
+        (SchedulerKind::O1(O1Spec::default()), Span::from_nanos(2_500))
+    );
     let spec = host(&text("", "kind = \"eevdf\"\nquota = \"25 ms\""));
     let quota = Some(Quota { quota: Span::from_millis(25), period: Span::from_millis(100) });
     let kind = SchedulerKind::Eevdf(EevdfSpec { quota, ..EevdfSpec::default() });
@@ -120,7 +123,7 @@ fn parse_builds_schedulers_and_refuses_keys_of_another_kind() {
     for (more, fields, expected) in [
         ("", "kind = \"cfs\"", "unknown variant `cfs`, expected `o1` or `eevdf`"),
         ("", "kind = \"o1\"\nquota = \"1 ms\"", "are of `kind = \"eevdf\"`"),
-        ("", "kind = \"eevdf\"\ndelta = 3", "`delta` is of `kind = \"o1\"`"),
+        ("", "kind = \"eevdf\"\ndelta = 3", "are of `kind = \"o1\"`"),
         ("", "kind = \"eevdf\"\nperiod = \"1 ms\"", "a `period` needs a `quota`"),
         ("", "kind = \"eevdf\"\nquota = \"200 ms\"", "quota is at most period"),
         ("", "kind = \"o1\"\ntick = \"0 ms\"", "tick and base_slice are from"),

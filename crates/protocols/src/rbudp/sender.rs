@@ -129,6 +129,9 @@ pub(super) struct Flow {
     due: Time,
     /// No data may leave from the first time on until the second: the receiver does not run.
     hold: Option<(Time, Time)>,
+    /// Since when data has waited for the end of the hold, and for how long it did so before.
+    waits_since: Option<Time>,
+    held: Span,
 }
 
 impl Flow {
@@ -156,18 +159,30 @@ impl Flow {
     }
 
     fn on_hold(&mut self, now: Time, after: Span, length: Span) {
+        self.end_wait(now);
         let from = now + after;
         self.hold = Some((from, from + length));
         self.core.expect_pause(from, from + length);
         self.due = Time::ZERO;
     }
 
+    /// Counts what data has waited for a hold up to `now`.
+    fn end_wait(&mut self, now: Time) {
+        if let Some(since) = self.waits_since.take() {
+            self.held = self.held + now.since(since);
+        }
+    }
+
     /// Until when nothing may leave, if it may not now.
     fn held(&mut self, now: Time) -> Option<Time> {
         let (from, until) = self.hold?;
         if now < until {
+            if now >= from {
+                self.waits_since.get_or_insert(now);
+            }
             return (now >= from).then_some(until);
         }
+        self.end_wait(until);
         self.hold = None;
         // What was not sent is not made up for.
         self.pace.rest(now);
@@ -258,7 +273,8 @@ impl SenderFlow for Flow {
     }
 
     fn stats(&self) -> FlowStats {
-        FlowStats { target_rate: self.pace.rate().unwrap_or(Bitrate::ZERO), ..self.core.stats() }
+        let target_rate = self.pace.rate().unwrap_or(Bitrate::ZERO);
+        FlowStats { target_rate, held: self.held, ..self.core.stats() }
     }
 
     fn memory_bytes(&self) -> usize {
@@ -288,6 +304,8 @@ impl Sending for Rbudp {
             awaits_answer: false,
             due: Time::ZERO,
             hold: None,
+            waits_since: None,
+            held: Span::ZERO,
         }
     }
 

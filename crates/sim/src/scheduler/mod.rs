@@ -14,4 +14,4 @@ mod processor;
 mod spec;
 
 pub(crate) use processor::Processor;
-pub use spec::{EevdfSpec, O1Spec, Quota, SchedulerKind, SchedulerSpec, TASKS_MAX, Task};
+pub use spec::{EevdfSpec, Monitor, O1Spec, Quota, SchedulerKind, SchedulerSpec, TASKS_MAX, Task};

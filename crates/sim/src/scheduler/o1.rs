@@ -261,17 +261,17 @@ impl Policy for O1 {
         let priority = process.effective_priority();
         let slice = |task: usize| self.tasks[task].slice;
         let slices: Vec<Span> = if process.is_interactive(priority) && !self.is_starving(start) {
-            // Figure 3: the slices of those whose sleep is negligible beside them, and that may come first.
-            let before = |(priority, task): &(usize, usize)| {
-                *priority <= last_priority && self.tasks[*task].sleep_avg < slice(*task)
-            };
+            // Figure 3: the slices of those that may come first, and whose sleep is negligible beside them: "T_i >>
+            // avg_sleep_time_i".
+            let is_negligible = |task: usize| self.tasks[task].sleep_avg.mul_f64(self.spec.much) < slice(task);
+            let before = |(priority, task): &(usize, usize)| *priority <= last_priority && is_negligible(*task);
             self.active.tasks().filter(before).map(|(_, task)| slice(task)).collect()
         } else {
             // Figure 4: all in the active array, and those ahead of it in the expired one.
             let ahead = self.expired.tasks().filter(|(other, _)| *other <= priority);
             self.active.tasks().chain(ahead).map(|(_, task)| slice(task)).collect()
         };
-        let length = slices.into_iter().fold(Span::ZERO, |sum, slice| sum + slice);
+        let length = slices.into_iter().fold(Span::ZERO, |sum, slice| sum + slice).max(self.spec.pause_min);
         (length > Span::ZERO).then_some(Pause { start, length })
     }
 }
@@ -420,6 +420,22 @@ mod tests {
             }
         }
         assert!(right >= 10, "{right}");
+    }
+
+    #[test]
+    fn foresee_counts_only_those_whose_slice_is_much_greater_than_their_sleep() {
+        let foreseen = |sleep: u64, much: f64, pause_min: Span| {
+            let spec = O1Spec { much, pause_min, delta: 10, ..O1Spec::default() };
+            let mut o1 = O1::new(spec, 0, &[(0, true)], &mut RandomStream::new(1, 1));
+            (o1.tasks[1].sleep_avg, o1.tasks[1].priority) = (Span::from_millis(sleep), 25);
+            o1.wake(at(0), PROCESS);
+            o1.wake(at(0), 1);
+            o1.foresee(at(0)).map(|pause| pause.length)
+        };
+        let slice = Some(SLICE);
+        assert_eq!([0, 9, 10, 50].map(|sleep| foreseen(sleep, 10.0, Span::ZERO)), [slice, slice, None, None]);
+        assert_eq!([50, 100].map(|sleep| foreseen(sleep, 1.0, Span::ZERO)), [slice, None]);
+        assert_eq!(foreseen(100, 10.0, Span::from_millis(4)), Some(Span::from_millis(4)), "at least so much");
     }
 
     #[test]

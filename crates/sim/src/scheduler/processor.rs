@@ -71,6 +71,12 @@ impl Processor {
         1.0 / (1.0 + awake.map(|competitor| competitor.task.memory).sum::<f64>())
     }
 
+    /// How long a packet has the process wait for memory beside those that are awake.
+    pub(crate) fn paging(&self) -> Span {
+        let awake = self.competitors.iter().filter(|competitor| competitor.wakes.is_none());
+        awake.fold(Span::ZERO, |sum, competitor| sum + competitor.task.paging)
+    }
+
     /// When something changes by itself.
     pub(crate) fn due(&self) -> Option<Time> {
         let wakes = self.competitors.iter().filter_map(|competitor| competitor.wakes);
@@ -172,8 +178,9 @@ impl Processor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::{EevdfSpec, O1Spec};
+    use super::super::spec::{EevdfSpec, Monitor, O1Spec};
     use super::*;
+    use crate::InterruptSpec;
     use crate::Spell;
 
     fn at(millis: u64) -> Time {
@@ -181,7 +188,7 @@ mod tests {
     }
 
     fn processor(kind: SchedulerKind, tasks: Vec<Task>) -> Processor {
-        let spec = SchedulerSpec { kind, nice: 0, interrupt: Span::ZERO, tasks };
+        let spec = SchedulerSpec { kind, nice: 0, interrupts: InterruptSpec::default(), monitor: Monitor::On, tasks };
         assert_eq!(spec.check(), Ok(()));
         Processor::new(&spec, RandomStream::new(7, 7))
     }

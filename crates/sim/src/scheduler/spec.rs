@@ -2,6 +2,7 @@
 
 use inhaul_base::{Span, Time};
 
+use crate::interrupts::InterruptSpec;
 use crate::spell::Spell;
 
 /// Most tasks of a scheduler, beside the process of the endpoints.
@@ -18,11 +19,23 @@ pub struct SchedulerSpec {
     pub kind: SchedulerKind,
     /// Niceness of the process of the endpoints, -20 to 19.
     pub nice: i8,
-    /// Processor time that each packet's interrupt takes from whichever task runs, also of a packet that finds the ring
-    /// full.
-    pub interrupt: Span,
+    /// What packets cost the kernel.
+    pub interrupts: InterruptSpec,
+    /// Whether the endpoints are told of all pauses that are foreseen, or only of those that pay.
+    pub monitor: Monitor,
     /// What else wants the processor.
     pub tasks: Vec<Task>,
+}
+
+/// Which of the pauses that a host foresees its endpoints are told of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Monitor {
+    /// All.
+    #[default]
+    On,
+    /// Those in which more would come in than the ring is sure to take: the choice between RBUDP and RBUDP+ that
+    /// rbudp-plus-2006 leaves open (section 6, discussion), by the same rule as in the engine.
+    Auto,
 }
 
 /// Which scheduler.
@@ -35,19 +48,25 @@ pub enum SchedulerKind {
 }
 
 /// What can be chosen of the scheduler of Linux 2.6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct O1Spec {
     /// Slices end at multiples of this.
     pub tick: Span,
     /// By how much the process's priority will get worse at most when its slice ends, as Figure 3 assumes (delta). The
     /// paper does not say how much.
     pub delta: u8,
+    /// Predictions count a task only if its slice is so many times its average sleep. Figure 3's condition is "T_i >>
+    /// avg_sleep_time_i"; how much "much greater" is, the paper does not say.
+    pub much: f64,
+    /// The shortest pause that is foreseen, at the end of every slice of the process, also where nothing competes. Zero:
+    /// none is where nothing does.
+    pub pause_min: Span,
 }
 
 impl Default for O1Spec {
     fn default() -> Self {
-        // HZ was 1000. A bonus is from -5 to 5.
-        Self { tick: Span::from_millis(1), delta: 5 }
+        // HZ was 1000. A bonus is from -5 to 5. Much greater is an order of magnitude.
+        Self { tick: Span::from_millis(1), delta: 5, much: 10.0, pause_min: Span::ZERO }
     }
 }
 
@@ -90,17 +109,35 @@ pub struct Task {
     /// How much longer a packet takes while this task is runnable, as a part of what it takes alone: a memory-bound
     /// task empties the caches and fills the memory's bus. The parts of several tasks add up.
     pub memory: f64,
+    /// How long each packet has the process wait for memory while this task is runnable: where both do not fit, pages
+    /// are fetched from a disk. The waits for several tasks add up. The processor is free meanwhile.
+    pub paging: Span,
     /// When it is there first.
     pub start: Time,
 }
 
 impl Default for Task {
     fn default() -> Self {
-        Self { nice: 0, runs: None, sleeps: Spell::Fixed(Span::ZERO), memory: 0.0, start: Time::ZERO }
+        Self {
+            nice: 0,
+            runs: None,
+            sleeps: Spell::Fixed(Span::ZERO),
+            memory: 0.0,
+            paging: Span::ZERO,
+            start: Time::ZERO,
+        }
     }
 }
 
 impl SchedulerSpec {
+    /// How often the timer interrupts.
+    pub(crate) fn tick(&self) -> Span {
+        match self.kind {
+            SchedulerKind::O1(o1) => o1.tick,
+            SchedulerKind::Eevdf(eevdf) => eevdf.tick,
+        }
+    }
+
     /// Looks at the numbers.
     ///
     /// # Errors
@@ -114,11 +151,12 @@ impl SchedulerSpec {
         if self.tasks.len() > TASKS_MAX {
             return Err("a scheduler has at most 1000 tasks");
         }
-        if self.interrupt > Span::from_millis(1) {
-            return Err("a packet's interrupt takes at most a millisecond");
-        }
+        self.interrupts.check()?;
         if self.tasks.iter().any(|task| !(0.0..=1_000.0).contains(&task.memory)) {
             return Err("memory is from 0 to 1000");
+        }
+        if self.tasks.iter().any(|task| task.paging > Span::from_secs(1)) {
+            return Err("paging is at most a second");
         }
         let sleeper_is_bad = |task: &Task| {
             task.runs.is_some_and(|runs| !spell(runs.mean()) || !spell(task.sleeps.mean()))
@@ -133,6 +171,11 @@ impl SchedulerSpec {
         };
         if !spell(tick) || !spell(slice) {
             return Err("tick and base_slice are from a microsecond to an hour");
+        }
+        if let SchedulerKind::O1(o1) = self.kind
+            && (!(0.0..=1e6).contains(&o1.much) || o1.pause_min > SPELL_MAX)
+        {
+            return Err("much is from 0 to 1000000, and pause_min at most an hour");
         }
         if let SchedulerKind::Eevdf(EevdfSpec { quota: Some(quota), .. }) = self.kind
             && (!spell(quota.quota) || !spell(quota.period) || quota.quota > quota.period)

@@ -237,6 +237,9 @@ fn hold_stops_data_from_when_on_and_for_how_long_it_says() {
     assert_eq!(packets(&mut bench, 50), 0);
     bench.control(&hold(100, 10).emit());
     assert!(packets(&mut bench, 50) > 500);
+    // 100 ms, and what of 5 s was over when the next came.
+    let held = bench.sender.flow_stats(FLOW).unwrap().held;
+    assert!((149.0..152.0).contains(&held.as_millis_f64()), "{held}");
 }
 
 #[test]
