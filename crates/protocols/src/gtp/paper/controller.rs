@@ -25,6 +25,11 @@ impl SingleFlowController {
         Self { requested: target, target }
     }
 
+    /// One that asks for `requested`, which is at most `target`: where another one stood.
+    pub fn resume(requested: Bitrate, target: Bitrate) -> Self {
+        Self { requested: requested.min(target), target }
+    }
+
     /// Takes over a new target at once: the 2 % step is for climbing back after a loss (PROTOCOL.md 6.3).
     pub fn set_target(&mut self, target: Bitrate) {
         self.target = target;

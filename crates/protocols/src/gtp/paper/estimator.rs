@@ -21,6 +21,16 @@ pub struct CapacityEstimator {
 }
 
 impl CapacityEstimator {
+    /// One whose last increment was this, in bits per second: where another one stood.
+    pub fn resume(increment: f64) -> Self {
+        Self { increment }
+    }
+
+    /// The last increment, in bits per second; below zero after a loss.
+    pub fn increment(&self) -> f64 {
+        self.increment
+    }
+
     /// The estimate (r_hat) after an interval in which the flow had `target`; at most `bound` = min(C_i, R_app,
     /// R_send).
     pub fn on_interval(&mut self, sample: Interval, target: Bitrate, bound: Bitrate) -> Bitrate {

@@ -337,7 +337,7 @@ impl Central {
             if flow.found.competes() {
                 flow.found.share_rivalry(&sample, target);
                 if flow.found.take_retell() || flow.told_rate == Bitrate::ZERO {
-                    flow.plan_target(now, flow.found.rivalry_target(&sample));
+                    flow.plans.plan(now, flow.found.rivalry_target(&sample));
                     self.retimed.push(*id);
                 }
                 continue;
@@ -353,11 +353,11 @@ impl Central {
             };
             let probed = self.capacities.probes(&flow.found) && !sample.is_stream;
             let target = if probed { target.mul_f64(PROBE) } else { target };
-            let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
+            let before = flow.plans.last().unwrap_or_else(|| flow.controller.target());
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()
             {
-                flow.plan_target(now + rtt_max.saturating_sub(flow.rtt()), target);
+                flow.plans.plan(now + rtt_max.saturating_sub(flow.rtt()), target);
                 self.retimed.push(*id);
             }
         }
