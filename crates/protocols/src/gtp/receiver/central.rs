@@ -48,6 +48,8 @@ pub(super) struct Central {
     interval: Span,
     /// When the last one ended.
     ended: Time,
+    /// When the targets that were set last show at the receiver: no later ones may before.
+    shows: Time,
     /// Rates of the flows that ended since the last interval (C_l).
     left: Bitrate,
     retimed: Vec<FlowId>,
@@ -91,6 +93,7 @@ impl Central {
             due: None,
             interval: INTERVAL_MIN,
             ended: Time::ZERO,
+            shows: Time::ZERO,
             left: Bitrate::ZERO,
             retimed: Vec::new(),
             held: Held::default(),
@@ -330,6 +333,8 @@ impl Central {
         let wanted = |flow: &Flow| flow.found.wanted(&flow.sample()).min(RATE_MAX);
         let wanted: Vec<Bitrate> = running.iter().map(|id| wanted(&flows[id])).collect();
         let targets = max_min(capacity.unwrap_or(Bitrate::MAX), &wanted);
+        // A far flow that has left must not have others' growth overtake what makes room for it.
+        self.shows = self.shows.max(now + rtt_max);
         for (id, target) in running.iter().zip(targets) {
             let Some(flow) = flows.get_mut(id) else { continue };
             flow.held_by = held_by::of(flow, target, holder);
@@ -357,7 +362,7 @@ impl Central {
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()
             {
-                flow.plans.plan(now + rtt_max.saturating_sub(flow.rtt()), target);
+                flow.plans.plan(now + self.shows.since(now + flow.rtt()), target);
                 self.retimed.push(*id);
             }
         }
