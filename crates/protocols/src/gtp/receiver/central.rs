@@ -184,6 +184,15 @@ impl Central {
         }
     }
 
+    /// A flow's sender no longer limits it to `before`. What was measured under the limit shows only that: where nothing
+    /// else bounds the flow, its path is known to carry so much, and no more.
+    pub(super) fn on_lifted(&self, before: Bitrate, flow: &mut Flow) {
+        let is_unbound = self.capacity().is_none() && flow.found.path.limit().is_none();
+        if self.control == Control::Discover && is_unbound && flow.measured {
+            flow.found.path.guess(before);
+        }
+    }
+
     /// The user has told a new C_r.
     pub(super) fn limit(&mut self, now: Time, given: Option<Bitrate>, flows: &mut Flows) {
         self.given = given;
