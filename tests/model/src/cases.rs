@@ -263,7 +263,8 @@ pub fn transitions() -> Vec<TransitionsCase> {
 /// # Errors
 /// When it has too many states.
 pub fn find_transitions(case: &TransitionsCase) -> Result<TransitionsFound, String> {
-    let graph = explore(&case.model, STATES_MAX).map_err(|states| format!("{}: {states} states and more", case.name))?;
+    let graph =
+        explore(&case.model, STATES_MAX).map_err(|states| format!("{}: {states} states and more", case.name))?;
     let most = graph.states.iter().map(|state| state.arriving()).max().unwrap_or(0);
     let checked = |bound| Transitions { bound, ..case.model.clone() }.checker().spawn_bfs().join();
     let proof = checked(most);

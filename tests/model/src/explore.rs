@@ -145,12 +145,8 @@ mod tests {
         found.iter_mut().for_each(|component| component.states.sort_unstable());
         found.sort_by_key(|component| component.states.clone());
         let all: Vec<_> = found.iter().map(|c| (c.states.clone(), c.has_cycle, c.is_terminal)).collect();
-        let expected = [
-            (vec![0], false, false),
-            (vec![1, 2], true, false),
-            (vec![3], true, true),
-            (vec![4], false, true),
-        ];
+        let expected =
+            [(vec![0], false, false), (vec![1, 2], true, false), (vec![3], true, true), (vec![4], false, true)];
         assert_eq!(all, expected);
     }
 

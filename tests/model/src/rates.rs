@@ -312,7 +312,8 @@ impl Model for Rates {
         let running = |k: usize| state.flows[k].is_some();
         let may_be_late = |k: &usize| self.late && state.flows[*k].as_ref().is_some_and(|flow| flow.late == (0, 0));
         let late: Vec<usize> = (0..self.flows.len()).filter(may_be_late).collect();
-        let subset = |bits: u8| late.iter().enumerate().filter(|(k, _)| bits & 1 << k != 0).map(|(_, flow)| 1 << flow).sum();
+        let subset =
+            |bits: u8| late.iter().enumerate().filter(|(k, _)| bits & 1 << k != 0).map(|(_, flow)| 1 << flow).sum();
         for order in self.orders(state) {
             actions.extend((0..1 << late.len()).map(|bits| Action::Slot { order: order.clone(), late: subset(bits) }));
         }

@@ -176,8 +176,12 @@ impl Model for Transitions {
                 take_over(&mut state);
                 return Some(state);
             }
-            Action::Join(k) => state.flows[k] = Flow { runs: true, pipe: state.flows[k].pipe.clone(), ..Flow::default() },
-            Action::Complete(k) => state.flows[k] = Flow { pipe: vec![0; usize::from(self.rtts[k])], ..Flow::default() },
+            Action::Join(k) => {
+                state.flows[k] = Flow { runs: true, pipe: state.flows[k].pipe.clone(), ..Flow::default() }
+            }
+            Action::Complete(k) => {
+                state.flows[k] = Flow { pipe: vec![0; usize::from(self.rtts[k])], ..Flow::default() }
+            }
             Action::Fail(k) => state.flows[k] = Flow { pipe: state.flows[k].pipe.clone(), ..Flow::default() },
             Action::Estimate(k) => state.flows[k].little ^= true,
         }
@@ -187,8 +191,9 @@ impl Model for Transitions {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always("no more comes than C_r and what the rule lets through", |model: &Self, state: &State| {
-            state.arriving() <= model.bound
-        })]
+        vec![Property::always(
+            "no more comes than C_r and what the rule lets through",
+            |model: &Self, state: &State| state.arriving() <= model.bound,
+        )]
     }
 }

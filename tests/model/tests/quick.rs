@@ -22,7 +22,9 @@ fn found(case: &str) -> RatesFound {
 fn what_is_found_is_what_is_kept() {
     let mut report = Report { rates: Vec::new(), transitions: Vec::new() };
     report.rates.extend(rates().iter().filter(|case| case.quick).map(|case| find_rates(case).unwrap()));
-    report.transitions.extend(transitions().iter().filter(|case| case.quick).map(|case| find_transitions(case).unwrap()));
+    report
+        .transitions
+        .extend(transitions().iter().filter(|case| case.quick).map(|case| find_transitions(case).unwrap()));
     for found in &report.rates {
         assert!(found.broken.is_empty(), "{}: {:?}", found.case, found.broken);
         assert_eq!(serde_json::to_value(found).unwrap(), kept("rates", &found.case));

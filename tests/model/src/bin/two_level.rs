@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             _ => return Err(format!("'{arg}' is none of --quick, --only NAME and --json FILE").into()),
         }
     }
-    let wanted = |name: &str, is_quick: bool| (is_quick || !quick) && only.as_ref().is_none_or(|part| name.contains(part));
+    let wanted =
+        |name: &str, is_quick: bool| (is_quick || !quick) && only.as_ref().is_none_or(|part| name.contains(part));
     let mut report = Report { rates: Vec::new(), transitions: Vec::new() };
     for case in cases::rates().into_iter().filter(|case| wanted(case.name, case.quick)) {
         let found = cases::find_rates(&case)?;
