@@ -111,16 +111,16 @@ pub fn rates() -> Vec<RatesCase> {
     vec![
         case("capacities told", true, Rates { changes: 4, ..base(100) }),
         case("capacities told, three flows", true, Rates { flows: three, changes: 2, ..base(100) }),
-        case("C_r told 3 % too low", true, Rates { capacity: 1000, ..base(970) }),
+        case("capacity told 3 % too low", true, Rates { capacity: 1000, ..base(970) }),
         case("a sender gives 300", true, Rates { flows: narrow(1000, 1000, 300), ..base(1000) }),
         case("a path carries 300", true, Rates { flows: narrow(1000, 300, 1000), ..base(1000) }),
         case("a path carries 300, 309 told", true, Rates { flows: narrow(309, 300, 1000), ..base(1000) }),
         case(
-            "C_r told 3 % too high, each loses its part",
+            "capacity told 3 % too high, each loses its part",
             false,
             Rates { capacity: 970, losers: Losers::Everybody, late: false, ..base(1000) },
         ),
-        case("C_r told 3 % too high, anybody loses", false, Rates { capacity: 97, late: false, ..base(100) }),
+        case("capacity told 3 % too high, anybody loses", false, Rates { capacity: 97, late: false, ..base(100) }),
     ]
 }
 

@@ -37,7 +37,7 @@ fn what_is_found_is_what_is_kept() {
 
 #[test]
 fn with_capacities_told_all_runs_end_at_max_min() {
-    for case in ["capacities told", "capacities told, three flows", "C_r told 3 % too low"] {
+    for case in ["capacities told", "capacities told, three flows", "capacity told 3 % too low"] {
         let found = found(case);
         assert!(found.converges && found.slots_until_end.is_some(), "{found:?}");
     }
