@@ -31,7 +31,7 @@ const MORE_STEP: f64 = 0.08;
 const SAME_LINK: f64 = 0.05;
 /// Looks until a test: at first, and where a test has found the same again, from so many on to so many.
 const TEST_FIRST: u32 = 1;
-const TEST_AGAIN: (u32, u32) = (4, 32);
+const TEST_AGAIN: (u32, u32) = (4, 16);
 /// What does not bind for so many looks is forgotten.
 const IDLE_LOOKS: u32 = 16;
 /// Looks in which nothing is found after something was that was never there: from so many on to so many.
@@ -99,14 +99,15 @@ impl Found {
         self.wait > TEST_FIRST
     }
 
-    /// The link is full, and `came` left.
+    /// The link is full, and `came` left. In a test that says nothing against what was found before.
     fn refute(&mut self, came: Bitrate) {
         let is_same = (came.as_f64() / self.cap.as_f64() - 1.0).abs() < SAME_LINK;
-        if is_same && self.step > 0.0 {
-            self.wait = (2 * self.wait).clamp(TEST_AGAIN.0, TEST_AGAIN.1);
-        }
-        let wait = if is_same { self.wait } else { TEST_FIRST };
-        *self = Self { wait, hold: wait, ..Self::new(came) };
+        let (cap, wait) = match is_same {
+            true if self.step > 0.0 => (came.max(self.cap), (2 * self.wait).clamp(TEST_AGAIN.0, TEST_AGAIN.1)),
+            true => (came, self.wait),
+            false => (came, TEST_FIRST),
+        };
+        *self = Self { wait, hold: wait, ..Self::new(cap) };
     }
 
     /// All of it left, and the link is not full.
@@ -160,16 +161,21 @@ impl SendCapacity {
         let sent: f64 = seen.iter().map(|flow| flow.sent.as_f64()).sum();
         let came = Bitrate::from_f64(sent);
         let is_full = is_full(seen, sent);
+        // One sign may be chance, but for a test.
+        let tests = self.found.as_ref().is_some_and(|found| found.step > 0.0);
+        let is_sure = is_full && (tests || self.suspected > 0);
+        self.suspected = if is_full { SIGN_LOOKS } else { self.suspected.saturating_sub(1) };
         match &mut self.found {
             None if self.deaf.0 > 0 => self.deaf.0 -= 1,
-            None if is_full && self.suspected > 0 => self.found = Some(Found::new(came)),
-            None => self.suspected = if is_full { SIGN_LOOKS } else { self.suspected.saturating_sub(1) },
-            Some(found) if is_full => {
+            None if is_sure => self.found = Some(Found::new(came)),
+            None => {}
+            Some(found) if is_sure => {
                 found.refute(came);
                 if found.is_confirmed() {
                     self.deaf.1 = DEAF.0;
                 }
             }
+            Some(_) if is_full => {}
             Some(found) if sent >= BINDS * found.limit().as_f64() => found.pass(came),
             Some(found) => {
                 found.idle += 1;
