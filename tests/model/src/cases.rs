@@ -265,11 +265,11 @@ pub fn transitions() -> Vec<TransitionsCase> {
 pub fn find_transitions(case: &TransitionsCase) -> Result<TransitionsFound, String> {
     let graph =
         explore(&case.model, STATES_MAX).map_err(|states| format!("{}: {states} states and more", case.name))?;
-    let most = graph.states.iter().map(|state| state.arriving()).max().unwrap_or(0);
+    let most = graph.states.iter().map(crate::transitions::State::arriving).max().unwrap_or(0);
     let checked = |bound| Transitions { bound, ..case.model.clone() }.checker().spawn_bfs().join();
     let proof = checked(most);
     let against = checked(case.model.capacity);
-    let trace = against.discoveries().into_values().next().map(|path| path.into_actions());
+    let trace = against.discoveries().into_values().next().map(stateright::Path::into_actions);
     Ok(TransitionsFound {
         case: case.name.to_owned(),
         quick: case.quick,

@@ -125,11 +125,11 @@ pub fn longest_way(next: &[Vec<u32>], components: &[Component], start: &[u32]) -
             component.states.iter().for_each(|&state| steps[state as usize] = None);
             continue;
         };
-        let after = next[state as usize].iter().map(|&to| steps[to as usize]);
-        let most = after.fold(Some(0), |most, after| Some(most?.max(after?)));
+        let mut after = next[state as usize].iter().map(|&to| steps[to as usize]);
+        let most = after.try_fold(0, |most, after| Some(after?.max(most)));
         steps[state as usize] = if component.has_cycle { None } else { most.map(|most| most + 1) };
     }
-    start.iter().map(|&state| steps[state as usize]).fold(Some(0), |most, steps| Some(most?.max(steps?)))
+    start.iter().map(|&state| steps[state as usize]).try_fold(0, |most, steps| Some(steps?.max(most)))
 }
 
 #[cfg(test)]

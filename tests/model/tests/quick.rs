@@ -1,5 +1,7 @@
 //! The cases of every day: what is found must be what is kept, and what the README says of it must hold.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use inhaul_model_tests::cases::{RatesFound, Report, find_rates, find_transitions, rates, transitions};
 use serde_json::Value;
 
