@@ -103,6 +103,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-base",
         ],
     ),
+    ("inhaul-model-tests", &["inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     ("inhaul-house-tests", &["inhaul-protocols"]),
 ];
 

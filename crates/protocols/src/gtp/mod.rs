@@ -15,7 +15,7 @@ pub mod wire;
 
 pub use discover::{Bound, MARGIN};
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_SPAN_MIN};
-pub use paper::{CapacityEstimator, SingleFlowController};
+pub use paper::{CapacityEstimator, Plans, SingleFlowController};
 
 use discover::Policy;
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};

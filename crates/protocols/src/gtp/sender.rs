@@ -1,9 +1,11 @@
 //! The sender: sends what was requested, at the rate that was asked for (gtp-2004 3.2: "the sender side design is
 //! simple").
 
+mod capacity;
 mod flow;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::sender::{Allowance, Core, FlowCore, Rules, Sender, Sending, Slot};
@@ -12,6 +14,7 @@ use inhaul_transport::kit::{Pacer, max_min};
 use inhaul_transport::{ClientRate, EndpointConfig, FlowError, FlowId, TxBatch};
 
 use super::wire::{BLOCK_GRAIN, HEADER_LEN, OwnMessage, RATE_MAX, SetupMore, VERSION};
+use capacity::{LOOK, Seen, SendCapacity};
 use flow::{BURST_SPAN_MAX, LATENESS_KEPT, SendFlow, Shared};
 
 /// The largest IP packet: R_send lets at least this much leave at once.
@@ -27,7 +30,10 @@ pub(super) type GtpSender = Sender<Gtp>;
 
 /// What GTP adds to a sender: R_send, and who has how much of it.
 pub(super) struct Gtp {
+    /// R_send: what was told, or less if less was found.
     send_limit: Option<Bitrate>,
+    told: Option<Bitrate>,
+    found: SendCapacity,
     /// Flows whose clients have limits of their own.
     limited_flows: usize,
     /// Keeps all flows together to R_send: what each has saved up while it rested must not leave at once.
@@ -44,19 +50,23 @@ impl Gtp {
     pub(super) fn new(config: &EndpointConfig) -> Self {
         let mut sender = Self {
             send_limit: None,
+            told: None,
+            found: SendCapacity::default(),
             limited_flows: 0,
             host: None,
             granted_bps: 0,
             shared: Time::ZERO,
             share_due: None,
         };
-        sender.set_limit(Time::ZERO, config.host_rate);
+        sender.told = config.host_rate;
+        sender.set_limit(Time::ZERO);
         sender
     }
 
-    /// R_send is this from now on.
-    fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) {
-        self.send_limit = limit;
+    /// R_send may have changed. Whether it has.
+    fn set_limit(&mut self, now: Time) -> bool {
+        let limit = self.told.into_iter().chain(self.found.limit()).min();
+        let before = std::mem::replace(&mut self.send_limit, limit);
         match (limit, &mut self.host) {
             (None, host) => *host = None,
             (Some(rate), host) => {
@@ -64,6 +74,37 @@ impl Gtp {
                 host.get_or_insert_with(|| Pacer::new(now, rate, burst, LATENESS_KEPT)).set(now, rate, burst);
             }
         }
+        limit != before
+    }
+
+    /// Looks at all flows, and at what they have sent since the last look.
+    fn look(&mut self, now: Time, core: &mut Core<SendFlow>) {
+        let mut seen = Vec::new();
+        for flow in core.flows.values_mut() {
+            let (sent_bytes, before) = flow.look();
+            let Some(receiver) = flow.core.peer() else { continue };
+            if sent_bytes > 0 && before > Bitrate::ZERO && before < RATE_MAX {
+                let sent = Bitrate::of(sent_bytes, LOOK);
+                let requested = (flow.requested_rate, before);
+                seen.push(Seen { receiver: receiver.ip(), sent, requested, told: flow.told_limit });
+            }
+        }
+        let first = core.flows.values().find_map(|flow| flow.core.peer()).map(|peer| peer.ip());
+        if core.flows.values().filter_map(|flow| flow.core.peer()).all(|peer| Some(peer.ip()) == first) {
+            self.found.end();
+        } else {
+            self.found.look(now, &seen);
+        }
+        if self.set_limit(now) {
+            self.share_send_limit(now, core);
+        }
+    }
+
+    /// Flow `id` has been told its first rate: whether others of another receiver are there.
+    fn has_company(id: FlowId, core: &Core<SendFlow>) -> bool {
+        let receiver = |flow: &SendFlow| flow.core.peer().map(|peer| peer.ip());
+        let own: Option<IpAddr> = core.flows.get(&id).and_then(receiver);
+        own.is_some() && core.flows.values().filter_map(receiver).any(|other| Some(other) != own)
     }
 
     /// Gives a flow the rate that it asks for: without R_send at once, with it as much as the others leave, until it
@@ -226,8 +267,12 @@ impl Sending for Gtp {
         let flow = core.flows.get_mut(&id);
         match OwnMessage::parse(kind, body) {
             Ok(OwnMessage::Rate { epoch, rate, burst }) => {
+                let is_first = flow.as_ref().is_some_and(|flow| flow.requested_rate == Bitrate::ZERO);
                 if let Some(flow) = flow {
                     flow.on_rate(now, epoch, rate.min(RATE_MAX), burst);
+                }
+                if is_first && self.found.due().is_none() && Self::has_company(id, core) {
+                    self.found.begin(now);
                 }
                 self.grant(now, id, core);
             }
@@ -254,18 +299,22 @@ impl Sending for Gtp {
     }
 
     fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<SendFlow>) {
-        self.set_limit(now, limit);
+        self.told = limit;
+        self.set_limit(now);
         self.share_send_limit(now, core);
     }
 
     fn on_timeout(&mut self, now: Time, core: &mut Core<SendFlow>) {
+        if self.found.due().is_some_and(|due| due <= now) {
+            self.look(now, core);
+        }
         if self.share_due.is_some_and(|due| due <= now) {
             self.share_send_limit(now, core);
         }
     }
 
     fn due(&self) -> Option<Time> {
-        self.share_due
+        self.share_due.into_iter().chain(self.found.due()).min()
     }
 }
 

@@ -237,7 +237,7 @@ fn form() -> u64 {
 fn kept_files() -> BTreeMap<String, String> {
     let mut kept = BTreeMap::new();
     for path in files().into_iter().filter(|path| path.ends_with(".json")) {
-        if path.starts_with("results/") || path.starts_with("bench/results/") {
+        if ["results/", "bench/results/", "tests/model/results/"].iter().any(|folder| path.starts_with(folder)) {
             let text = read(&top().join(&path));
             kept.insert(path, text);
         }

@@ -25,6 +25,11 @@ impl SingleFlowController {
         Self { requested: target, target }
     }
 
+    /// One that asks for `requested`, which is at most `target`: where another one stood.
+    pub fn resume(requested: Bitrate, target: Bitrate) -> Self {
+        Self { requested: requested.min(target), target }
+    }
+
     /// Takes over a new target at once: the 2 % step is for climbing back after a loss (PROTOCOL.md 6.3).
     pub fn set_target(&mut self, target: Bitrate) {
         self.target = target;
@@ -77,5 +82,18 @@ mod tests {
             sfc.on_rtt(1.0);
         }
         assert_eq!(sfc.requested(), FLOOR);
+    }
+
+    /// Found by the model (tests/model), and by simulation (experiments/beyond/told-too-high): if C_r was told too high,
+    /// each RTT loses, and who has more of them in an interval is cut more often. The estimate follows, and the near flow
+    /// starves.
+    #[test]
+    fn on_rtt_cuts_the_near_flow_more_in_the_same_time() {
+        let [mut near, mut far] = [SingleFlowController::new(Bitrate::from_mbps(50)); 2];
+        for _ in 0..3 {
+            far.on_rtt(0.03);
+            (0..3).for_each(|_| near.on_rtt(0.03));
+        }
+        assert_eq!((far.requested().bps() / 10_000, near.requested().bps() / 10_000), (4_778, 4_364));
     }
 }

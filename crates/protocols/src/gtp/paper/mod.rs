@@ -1,8 +1,10 @@
-//! What gtp-2004 says of rates, to the letter: one flow's controller (4.1), its estimator (4.2), and what happens to
-//! the rate of a flow that ends (4.4).
+//! What gtp-2004 says of rates, to the letter: one flow's controller (4.1), its estimator (4.2), and when it takes
+//! over targets (4.4).
 
 mod controller;
 mod estimator;
+mod transition;
 
 pub use controller::SingleFlowController;
 pub use estimator::CapacityEstimator;
+pub use transition::Plans;

@@ -48,6 +48,8 @@ pub(super) struct Central {
     interval: Span,
     /// When the last one ended.
     ended: Time,
+    /// When the targets that were set last show at the receiver: no later ones may before.
+    shows: Time,
     /// Rates of the flows that ended since the last interval (C_l).
     left: Bitrate,
     retimed: Vec<FlowId>,
@@ -91,6 +93,7 @@ impl Central {
             due: None,
             interval: INTERVAL_MIN,
             ended: Time::ZERO,
+            shows: Time::ZERO,
             left: Bitrate::ZERO,
             retimed: Vec::new(),
             held: Held::default(),
@@ -178,6 +181,15 @@ impl Central {
                 self.schedule(now, flows);
             }
             Control::Fixed => self.schedule(now, flows),
+        }
+    }
+
+    /// A flow's sender no longer limits it to `before`. What was measured under the limit shows only that: where nothing
+    /// else bounds the flow, its path is known to carry so much, and no more.
+    pub(super) fn on_lifted(&self, before: Bitrate, flow: &mut Flow) {
+        let is_unbound = self.capacity().is_none() && flow.found.path.limit().is_none();
+        if self.control == Control::Discover && is_unbound && flow.measured {
+            flow.found.path.guess(before);
         }
     }
 
@@ -330,6 +342,8 @@ impl Central {
         let wanted = |flow: &Flow| flow.found.wanted(&flow.sample()).min(RATE_MAX);
         let wanted: Vec<Bitrate> = running.iter().map(|id| wanted(&flows[id])).collect();
         let targets = max_min(capacity.unwrap_or(Bitrate::MAX), &wanted);
+        // A far flow that has left must not have others' growth overtake what makes room for it.
+        self.shows = self.shows.max(now + rtt_max);
         for (id, target) in running.iter().zip(targets) {
             let Some(flow) = flows.get_mut(id) else { continue };
             flow.held_by = held_by::of(flow, target, holder);
@@ -337,7 +351,7 @@ impl Central {
             if flow.found.competes() {
                 flow.found.share_rivalry(&sample, target);
                 if flow.found.take_retell() || flow.told_rate == Bitrate::ZERO {
-                    flow.plan_target(now, flow.found.rivalry_target(&sample));
+                    flow.plans.plan(now, flow.found.rivalry_target(&sample));
                     self.retimed.push(*id);
                 }
                 continue;
@@ -353,11 +367,11 @@ impl Central {
             };
             let probed = self.capacities.probes(&flow.found) && !sample.is_stream;
             let target = if probed { target.mul_f64(PROBE) } else { target };
-            let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
+            let before = flow.plans.last().unwrap_or_else(|| flow.controller.target());
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()
             {
-                flow.plan_target(now + rtt_max.saturating_sub(flow.rtt()), target);
+                flow.plans.plan(now + self.shows.since(now + flow.rtt()), target);
                 self.retimed.push(*id);
             }
         }

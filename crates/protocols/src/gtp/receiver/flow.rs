@@ -1,7 +1,5 @@
 //! One flow as the receiver sees it: set-up, requests, and the timers of its controller.
 
-use std::collections::VecDeque;
-
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::receiver::{FlowCore, RTT_GUESS, ReceiverFlow, Silence};
 use inhaul_transport::kit::sender::QUEUED_RANGES_MAX;
@@ -13,7 +11,7 @@ use super::requests::Outstanding;
 use super::stream::Stream;
 use crate::gtp::discover::{Found, Group, Member, Sample, is_news};
 use crate::gtp::monitor::{Interval, SingleFlowMonitor};
-use crate::gtp::paper::{CapacityEstimator, SingleFlowController};
+use crate::gtp::paper::{CapacityEstimator, Plans, SingleFlowController};
 use crate::gtp::wire::{HEADER_LEN, OwnMessage, RATE_MAX};
 
 /// Silent for so long (and for several RTT), a sender is gone.
@@ -48,8 +46,6 @@ const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
 const WINDOW_PARTS: u64 = 16;
 /// A stalled sender is tried with so few blocks.
 const STALLED_BLOCKS: u64 = 16;
-/// Most targets that are noted ahead of time.
-const PLANS_MAX: usize = 16;
 
 /// A host's flows.
 pub(super) type Flows = Table<FlowId, Flow>;
@@ -125,8 +121,8 @@ pub(crate) struct Flow {
     pub(super) beside_host: bool,
     /// The path has been measured, or need not be: the estimate means something.
     pub(super) measured: bool,
-    /// Targets from the scheduler that are to be taken over in the future, in order.
-    pub(super) pending_targets: VecDeque<(Time, Bitrate)>,
+    /// Targets from the scheduler that are to be taken over in the future.
+    pub(super) plans: Plans,
     pub(super) epoch: u16,
     pub(super) told_rate: Bitrate,
     pub(super) stalled: bool,
@@ -156,7 +152,7 @@ impl Flow {
             found: Found::default(),
             beside_host: false,
             measured: false,
-            pending_targets: VecDeque::new(),
+            plans: Plans::default(),
             epoch: 0,
             told_rate: Bitrate::ZERO,
             stalled: false,
@@ -186,7 +182,7 @@ impl Flow {
         self.stalled = false;
         self.held = None;
         self.core.path.await_full_size(None);
-        self.pending_targets.clear();
+        self.plans.clear();
         self.found.rest();
     }
 
@@ -236,7 +232,7 @@ impl Flow {
             self.monitor.keep_base(now);
         }
         if orders.drop_plans {
-            self.pending_targets.clear();
+            self.plans.clear();
         }
     }
 
@@ -265,7 +261,7 @@ impl Flow {
         self.stream = Stream::default();
         self.monitor.begin_path(now);
         self.told_rate = Bitrate::ZERO;
-        self.pending_targets.clear();
+        self.plans.clear();
         true
     }
 
@@ -454,28 +450,12 @@ impl Flow {
 
     // --- Rates ------------------------------------------------------------------------------------------------------
 
-    /// Notes a target that is to be taken over at `at`, not before those that were noted earlier.
-    pub(super) fn plan_target(&mut self, at: Time, target: Bitrate) {
-        if self.pending_targets.len() == PLANS_MAX {
-            self.pending_targets.pop_front();
-        }
-        let after = self.pending_targets.back().map_or(Time::ZERO, |plan| plan.0);
-        self.pending_targets.push_back((at.max(after), target));
-    }
-
     /// Takes over the last target from the scheduler that is due.
     pub(super) fn take_due_target(&mut self, now: Time) -> Option<OwnMessage> {
         if self.held_until(now).is_some() {
             return None;
         }
-        let mut due = None;
-        while let Some(&(at, target)) = self.pending_targets.front()
-            && at <= now
-        {
-            due = Some(target);
-            self.pending_targets.pop_front();
-        }
-        let target = due?;
+        let target = self.plans.take_due(now)?;
         if self.told_rate == Bitrate::ZERO {
             self.next_rtt_tick = now + self.rtt() * 2;
         }
@@ -586,7 +566,7 @@ impl ReceiverFlow for Flow {
     fn due(&self) -> Option<Time> {
         let losses = [self.requests.expiry(self.reorder_window()), self.stalls_at()];
         let tick = self.is_running().then_some(self.next_rtt_tick);
-        let target = self.pending_targets.front().map(|(at, _)| *at);
+        let target = self.plans.due();
         // Rates rest while data is held.
         let held = self.held.map_or(Time::ZERO, Pause::end);
         let rates = [tick, target].into_iter().flatten().min().map(|at| at.max(held));

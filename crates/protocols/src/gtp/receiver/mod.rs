@@ -139,8 +139,11 @@ impl Reception for Gtp {
             return Err(FlowError::Protocol("a receiver's message came from the sender"));
         };
         if let Some(flow) = core.flows.get_mut(&id) {
-            flow.send_limit = send_rate;
+            let before = std::mem::replace(&mut flow.send_limit, send_rate);
             flow.found.estimate = flow.found.estimate.min(flow.known_bound());
+            if let (Some(before), None) = (before, send_rate) {
+                self.central.on_lifted(before, flow);
+            }
         }
         self.central.schedule(now, &mut core.flows);
         Ok(())

@@ -33,6 +33,8 @@ pub(crate) struct SendFlow {
     pub(super) requested_rate: Bitrate,
     requested_burst: u64,
     pub(super) told_limit: Option<Bitrate>,
+    /// At the last look across flows: what had been sent, and the rate that was asked for.
+    looked: (u64, Bitrate),
     /// Bytes that leave back to back: as requested, within bounds.
     burst: u64,
     pub(super) pacer: Pacer,
@@ -100,6 +102,7 @@ impl SendFlow {
             requested_rate: Bitrate::ZERO,
             requested_burst: 0,
             told_limit: None,
+            looked: (0, Bitrate::ZERO),
             burst: 0,
             pacer: Pacer::new(now, Bitrate::ZERO, 0, LATENESS_KEPT),
             held_until: Time::ZERO,
@@ -151,6 +154,12 @@ impl SendFlow {
         let most = BURST_BYTES_MAX.max(BURST_PACKETS * mtu).min(share.bytes_in(BURST_SPAN_MAX));
         self.burst = self.requested_burst.min(most).max(mtu);
         self.pacer.set(now, share, self.burst + share.bytes_in(LATENESS));
+    }
+
+    /// Bytes of packets that were sent since the last look, and the rate that was asked for then.
+    pub(super) fn look(&mut self) -> (u64, Bitrate) {
+        let (sent, rate) = std::mem::replace(&mut self.looked, (self.core.sent.wire_bytes, self.requested_rate));
+        (self.core.sent.wire_bytes - sent, rate)
     }
 
     // --- Sending ----------------------------------------------------------------------------------------------------
