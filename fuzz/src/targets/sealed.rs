@@ -43,7 +43,7 @@ impl DatagramSocket for Inbox {
     }
 
     fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
-        Outgoing { to: Some(peer), from: None, bytes, segment }
+        Outgoing { to: Some(peer), from: None, bytes, segment, reads_marks: false, v6: false }
     }
 
     fn send<'m>(&self, _messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
@@ -63,7 +63,16 @@ impl DatagramSocket for Inbox {
             start = end;
             let (len, truncated) = (bytes.len() - rest.len(), !rest.is_empty());
             let from = self.local_address();
-            arrivals.push(Arrival { from, to: None, len, segment, truncated, drops: None, waited: Span::ZERO });
+            arrivals.push(Arrival {
+                from,
+                to: None,
+                len,
+                segment,
+                truncated,
+                drops: None,
+                waited: Span::ZERO,
+                congested: false,
+            });
         }
         Ok(())
     }

@@ -263,6 +263,7 @@ fn estimate(flow: &mut Flow, slots: u8, known: u16) {
     let received_rate = Bitrate::from_f64(received / f64::from(slots) * UNIT.as_f64());
     let sample = Interval {
         received: received_rate,
+        marked: 0.0,
         loss: lost / (received + lost),
         packets: 1_000,
         queue: Span::ZERO,

@@ -258,7 +258,9 @@ fn numbered(name: &str) -> (&str, u64) {
 fn not_drawn(figure: &Figure, kept: &Kept) -> Option<&'static str> {
     let needs_flows = match figure.kind {
         FigureKind::Trajectories => true,
-        FigureKind::Bars | FigureKind::Lines | FigureKind::Pairs => figure.quantities.iter().any(|quantity| quantity.starts_with("flows.")),
+        FigureKind::Bars | FigureKind::Lines | FigureKind::Pairs => {
+            figure.quantities.iter().any(|quantity| quantity.starts_with("flows."))
+        }
         FigureKind::Scales => false,
     };
     if !kept.valid {
