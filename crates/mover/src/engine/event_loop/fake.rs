@@ -440,7 +440,16 @@ impl DatagramSocket for FakeSocket {
             start = end;
             let (len, truncated) = (bytes.len() - rest.len(), !rest.is_empty());
             let segment = len.max(1);
-            arrivals.push(Arrival { from, to: None, len, segment, truncated, drops: None, waited: Span::ZERO });
+            arrivals.push(Arrival {
+                from,
+                to: None,
+                len,
+                segment,
+                truncated,
+                drops: None,
+                waited: Span::ZERO,
+                congested: false,
+            });
         }
         Ok(())
     }
