@@ -20,9 +20,9 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "variant",
-        unit: "4 | 2004",
+        unit: "4 | 2004 | 1",
         default: "4",
-        summary: "UDT's own control as in UDT 4, or as in the paper of 2004; set at the receiver",
+        summary: "UDT's own control: of UDT 4, the paper of 2004, or UDT 1 (by delay too); set at the receiver",
     },
     Parameter {
         name: "window-max",
@@ -75,6 +75,7 @@ impl Options {
             ("law", _) => self.law = Some(LAWS.into_iter().find(|(name, _)| *name == value)?.1),
             ("variant", "4") => self.variant = Variant::Udt4,
             ("variant", "2004") => self.variant = Variant::Paper2004,
+            ("variant", "1") => self.variant = Variant::Udt1,
             ("window-max", _) => {
                 self.window_max = value.parse().ok().filter(|n| (16..=u64::from(WINDOW_MAX)).contains(n))?;
             }
@@ -110,6 +111,7 @@ mod tests {
         assert_eq!(Options::read(&[]), Ok(Options::default()));
         assert_eq!(read("law", "cubic").map(|o| o.control()), Ok(ControlName::Law(LawName::Cubic)));
         assert_eq!(read("variant", "2004").map(|o| o.control()), Ok(ControlName::Native(Variant::Paper2004)));
+        assert_eq!(read("variant", "1").map(|o| o.control()), Ok(ControlName::Native(Variant::Udt1)));
         assert_eq!(read("window-max", "25600").map(|o| o.window_max), Ok(25_600));
         for (name, value) in [("law", "bbr"), ("law", ""), ("variant", "3"), ("window-max", "15")] {
             assert!(matches!(read(name, value), Err(SetupError::BadValue { .. })), "{name} {value}");

@@ -87,6 +87,9 @@ impl SendFlow {
                     let _ = side.on_nak(now, &losses);
                 }
             }
+            Small::Warning { ack } => {
+                let _ = side.on_warning(now, ack);
+            }
             Small::Ack2 { .. } => {}
         }
         let unacknowledged = side.next_number() - side.first();
