@@ -1,6 +1,6 @@
 //! Which congestion control a flow has: the receiver names it.
 
-use super::core::{Control, Reporting, Variant};
+use super::core::{Control, Native, Reporting, Variant};
 use crate::laws::{LawConfig, LawName};
 
 /// The laws that need no more than what UDT knows. BBR needs to know of each packet's delivery.
@@ -46,9 +46,11 @@ impl ControlName {
     }
 
     /// Builds it.
-    pub(super) fn build(self, window_max: u64, seed: u64) -> Control {
+    pub(super) fn build(self, window_max: u64, window_more: u64, seed: u64) -> Control {
         match self {
-            Self::Native(variant) => Control::native(variant, window_max, seed),
+            Self::Native(variant) => {
+                Control::Native(Native::new(variant, window_max, seed).with_window_more(window_more))
+            }
             Self::Law(law) => Control::law(law.build(&LawConfig {
                 initial_window: 10,
                 window_max,

@@ -17,7 +17,7 @@ mod terms;
 mod trend;
 
 pub use control::Control;
-pub use native::{Native, Variant};
+pub use native::{Native, Variant, WINDOW_MORE};
 pub use receive::{Arrival, ReceiveSide};
 pub use samples::{ControlLimits, Nak, Progress, Tick};
 pub use send::{BadNumber, Expired, Next, SendSide, Turn};

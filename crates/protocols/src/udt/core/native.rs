@@ -19,13 +19,6 @@ pub enum Variant {
     Udt4,
 }
 
-impl Variant {
-    /// Whether nothing leaves for a SYN after a loss.
-    fn freezes(self) -> bool {
-        self != Self::Udt4
-    }
-}
-
 /// Packets that leave before anything is known.
 const START_WINDOW: u64 = 16;
 /// The period until slow start ends: the window alone holds packets back.
@@ -35,6 +28,8 @@ const PERIOD_NANOS_MIN: f64 = 10.0;
 const PERIOD_NANOS_MAX: f64 = 1e9;
 /// A decrease: the rate falls by 1/9.
 const DECREASE: f64 = 1.125;
+/// UDT 4: packets that the window has beyond what arrives in a round trip and a SYN.
+pub const WINDOW_MORE: u64 = 16;
 /// Least window beside the rate, in packets.
 const WINDOW_MIN: f64 = 2.0;
 const SYN_NANOS: f64 = SYN.as_nanos() as f64;
@@ -54,6 +49,7 @@ const NAKS_AGAIN: u64 = 16;
 pub struct Native {
     variant: Variant,
     window_max: u64,
+    window_more: u64,
     random: RandomStream,
     slow_start: bool,
     /// Packets that may be unacknowledged; a part of a packet counts as one, or a small window would never grow.
@@ -86,6 +82,7 @@ impl Native {
         Self {
             variant,
             window_max,
+            window_more: WINDOW_MORE,
             random: RandomStream::new(seed, 0),
             slow_start: true,
             window: START_WINDOW as f64,
@@ -102,6 +99,12 @@ impl Native {
             average_naks: 1.0,
             again_every: 1,
         }
+    }
+
+    /// The same with so many packets more of window in variant 4.
+    #[must_use]
+    pub fn with_window_more(self, window_more: u64) -> Self {
+        Self { window_more, ..self }
     }
 
     /// UDT 4 looks at its rate when a full ACK comes, the others by a timer.
@@ -138,7 +141,7 @@ impl Native {
         let known = |speed: f64| speed > 0.0;
         match self.variant {
             Variant::Udt4 if known(progress.arrival_speed) => {
-                self.window = flow(progress.arrival_speed).floor() + START_WINDOW as f64;
+                self.window = flow(progress.arrival_speed).floor() + self.window_more as f64;
             }
             Variant::Paper2004 if known(progress.speed_said) => self.window = flow(progress.speed_said),
             Variant::Udt1 if known(progress.speed_said) => {
@@ -197,7 +200,7 @@ impl Native {
         self.lost_packets += nak.packets;
         if nak.first_lost >= self.event_end {
             self.begin_event(nak);
-            if self.variant.freezes() {
+            if self.variant == Variant::Udt1 {
                 self.frozen_until = nak.now + SYN;
             }
             return;
@@ -441,6 +444,9 @@ mod tests {
             assert_eq!(window(variant, 0.0, 0.0), 1_000, "not known: it stays");
         }
         assert_eq!(window(Variant::Paper2004, 1.0, 1.0), 2);
+        let mut less = Native { slow_start: false, ..Native::new(Variant::Udt4, 1_000, 1) }.with_window_more(0);
+        less.on_ack(&Progress { arrival_speed: 95.0, ..progress(at(10), 1, 0.0) });
+        assert_eq!(less.limits().window, 10);
     }
 
     #[test]
@@ -460,19 +466,21 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_s_variant_falls_by_a_ninth_and_freezes_once_for_each_event() {
-        let mut native = at_rate(Variant::Paper2004, 900.0);
-        native.on_nak(&nak(at(50), 100, 200, 1.0));
-        assert!((mbps(&native) - 800.0).abs() < 1e-6);
-        assert_eq!(native.limits().frozen_until, at(60));
-        // Losses of what was on its way then: the 16th NAK is one too many, the next event begins behind 200.
-        (1..16).for_each(|k| native.on_nak(&nak(at(50 + k), 100 + k, 300, 1.0)));
-        assert!((mbps(&native) - 800.0 / 1.125).abs() < 1e-6);
-        assert_eq!(native.limits().frozen_until, at(60));
-        native.on_nak(&nak(at(90), 199, 400, 1.0));
-        assert_eq!(native.limits().frozen_until, at(60));
-        native.on_nak(&nak(at(90), 200, 400, 1.0));
-        assert_eq!(native.limits().frozen_until, at(100));
+    fn the_rate_falls_by_a_ninth_for_each_event_and_udt_1_freezes() {
+        for (variant, frozen) in [(Variant::Paper2004, [0, 0]), (Variant::Udt1, [60, 100])] {
+            let mut native = at_rate(variant, 900.0);
+            native.on_nak(&nak(at(50), 100, 200, 1.0));
+            assert!((mbps(&native) - 800.0).abs() < 1e-6);
+            assert_eq!(native.limits().frozen_until, at(frozen[0]));
+            // Losses of what was on its way then: the 16th NAK is one too many, the next event begins behind 200.
+            (1..16).for_each(|k| native.on_nak(&nak(at(50 + k), 100 + k, 300, 1.0)));
+            native.on_nak(&nak(at(90), 199, 400, 1.0));
+            assert!((mbps(&native) - 800.0 / 1.125).abs() < 1e-6);
+            assert_eq!(native.limits().frozen_until, at(frozen[0]));
+            native.on_nak(&nak(at(90), 200, 400, 1.0));
+            assert!((mbps(&native) - 800.0 / 1.125f64.powi(2)).abs() < 1e-6);
+            assert_eq!(native.limits().frozen_until, at(frozen[1]));
+        }
     }
 
     #[test]
