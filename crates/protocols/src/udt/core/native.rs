@@ -78,7 +78,8 @@ pub struct Native {
 }
 
 impl Native {
-    pub(super) fn new(variant: Variant, window_max: u64, seed: u64) -> Self {
+    /// As yet nothing is known; `window_max` ends slow start.
+    pub fn new(variant: Variant, window_max: u64, seed: u64) -> Self {
         Self {
             variant,
             window_max,
