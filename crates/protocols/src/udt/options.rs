@@ -128,7 +128,9 @@ mod tests {
         assert_eq!(read("variant", "1").map(|o| o.control()), Ok(ControlName::Native(Variant::Udt1)));
         assert_eq!(read("window-max", "25600").map(|o| o.window_max), Ok(25_600));
         assert_eq!(read("window-more", "0").map(|o| o.window_more), Ok(0));
-        for (name, value) in [("window-more", "1001"), ("law", "bbr"), ("law", ""), ("variant", "3"), ("window-max", "15")] {
+        for (name, value) in
+            [("window-more", "1001"), ("law", "bbr"), ("law", ""), ("variant", "3"), ("window-max", "15")]
+        {
             assert!(matches!(read(name, value), Err(SetupError::BadValue { .. })), "{name} {value}");
         }
         let error = read("rate", "5").unwrap_err().to_string();

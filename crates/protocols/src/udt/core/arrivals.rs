@@ -38,9 +38,13 @@ struct Window<const N: usize> {
 impl<const N: usize> Window<N> {
     const EMPTY: Self = Self { samples: [Sample::NONE; N], count: 0 };
 
-    fn push(&mut self, span: Span, packets: u64) {
-        self.samples[self.count % N] = Sample { nanos: span.as_nanos(), packets: packets.max(1) };
+    fn push(&mut self, sample: Sample) {
+        self.samples[self.count % N] = sample;
         self.count += 1;
+    }
+
+    fn last(&mut self) -> Option<&mut Sample> {
+        self.count.checked_sub(1).map(|last| &mut self.samples[last % N])
     }
 
     /// Median filter: how many samples are near the median, and packets a second of all these. `None` until the window
@@ -66,30 +70,35 @@ fn per_second(count: u64, nanos: u64) -> u32 {
     u32::try_from(rate).unwrap_or(u32::MAX)
 }
 
-/// The times that each packet took since the last ACK, in nanoseconds.
+/// The samples since the last ACK.
 #[derive(Clone, Debug, Default)]
 struct SinceAck {
-    nanos: Vec<u64>,
+    samples: Vec<Sample>,
     count: usize,
 }
 
 impl SinceAck {
-    fn push(&mut self, nanos_each: u64) {
-        if self.nanos.len() < SINCE_ACK_MAX {
-            self.nanos.push(nanos_each);
+    fn push(&mut self, sample: Sample) {
+        if self.samples.len() < SINCE_ACK_MAX {
+            self.samples.push(sample);
         } else {
-            self.nanos[self.count % SINCE_ACK_MAX] = nanos_each;
+            self.samples[self.count % SINCE_ACK_MAX] = sample;
         }
         self.count += 1;
     }
 
+    fn last(&mut self) -> Option<&mut Sample> {
+        self.count.checked_sub(1).and_then(|last| self.samples.get_mut(last % SINCE_ACK_MAX))
+    }
+
     /// Packets a second by the median interval, and forgets the intervals; 0: there was none (udt-2004 2.3: AS = 1/M).
     fn take(&mut self) -> u32 {
-        let middle = self.nanos.len() / 2;
-        let median = (!self.nanos.is_empty()).then(|| *self.nanos.select_nth_unstable(middle).1);
-        self.nanos.clear();
+        let middle = self.samples.len() / 2;
+        let median = (!self.samples.is_empty())
+            .then(|| *self.samples.select_nth_unstable_by_key(middle, |sample| sample.nanos_each()).1);
+        self.samples.clear();
         self.count = 0;
-        median.map_or(0, |nanos| per_second(1, nanos))
+        median.filter(|sample| sample.nanos > 0).map_or(0, |sample| per_second(sample.packets, sample.nanos))
     }
 }
 
@@ -115,9 +124,17 @@ impl Arrivals {
     /// come together are taken as if they had come evenly spread since the last.
     pub(super) fn arrive(&mut self, at: Time, number: u64, count: u64) {
         if let Some(last) = self.last {
-            match self.rule {
-                SpeedRule::Filtered => self.intervals.push(at.since(last), count),
-                SpeedRule::SinceAck => self.since_ack.push(at.since(last).as_nanos() / count.max(1)),
+            let sample = Sample { nanos: at.since(last).as_nanos(), packets: count.max(1) };
+            let noted = match self.rule {
+                SpeedRule::Filtered => self.intervals.last(),
+                SpeedRule::SinceAck => self.since_ack.last(),
+            };
+            match noted {
+                // At one instant, though not in one message: they came together all the same. An interval of nothing would
+                // be a speed without bound.
+                Some(noted) if at == last => noted.packets += sample.packets,
+                _ if self.rule == SpeedRule::Filtered => self.intervals.push(sample),
+                _ => self.since_ack.push(sample),
             }
         }
         self.last = Some(at);
@@ -127,7 +144,7 @@ impl Arrivals {
             && number == first + 1
             && at > came
         {
-            self.pairs.push(at.since(came), count);
+            self.pairs.push(Sample { nanos: at.since(came).as_nanos(), packets: count.max(1) });
         }
         // When the last of several came that came together is not known.
         self.pair = (count == 1 && number.is_multiple_of(PAIR_EVERY)).then_some((number, at));
@@ -157,7 +174,7 @@ impl Arrivals {
 
     /// Bytes of memory, about, beside itself.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.since_ack.nanos.capacity() * size_of::<u64>()
+        self.since_ack.samples.capacity() * size_of::<Sample>()
     }
 }
 
@@ -198,7 +215,7 @@ mod tests {
         // Of very many the last ones count.
         (0..3_000).for_each(|k| arrivals.arrive(at(30_000 + if k < 1_500 { k } else { k * 10 }), 20 + k, 1));
         assert_eq!(arrivals.speed(), 100_000);
-        assert!(arrivals.memory_bytes() <= 8 * SINCE_ACK_MAX);
+        assert!(arrivals.memory_bytes() <= 16 * SINCE_ACK_MAX);
     }
 
     #[test]
@@ -212,6 +229,18 @@ mod tests {
             (0..3).for_each(|m| bursts.arrive(at(k * 2_400 + m * 400), (k * 3 + m) * 8, 8));
         });
         assert!((9_000..=11_500).contains(&bursts.speed()), "{}", bursts.speed());
+    }
+
+    #[test]
+    fn packets_of_one_instant_came_together_and_not_at_a_speed_without_bound() {
+        for rule in [SpeedRule::Filtered, SpeedRule::SinceAck] {
+            let mut arrivals = Arrivals::new(rule);
+            (0..200).for_each(|k| arrivals.arrive(at(k / 4 * 400), k, 1));
+            assert_eq!(arrivals.speed(), 10_000, "{rule:?}");
+        }
+        let mut at_once = Arrivals::new(SpeedRule::SinceAck);
+        (0..5).for_each(|k| at_once.arrive(at(7), k, 1));
+        assert_eq!(at_once.speed(), 0, "all that came since the ACK did at one instant");
     }
 
     #[test]
