@@ -1,6 +1,6 @@
 //! What the times of arrivals say: the arrival speed and, by packet pairs, the capacity of the path (udt-2004 2.3).
 
-use inhaul_base::{Span, Time};
+use inhaul_base::Time;
 
 use super::terms::{PAIR_EVERY, SpeedRule};
 
@@ -181,6 +181,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use inhaul_base::Span;
 
     fn at(micros: u64) -> Time {
         Time::ZERO + Span::from_micros(micros)
