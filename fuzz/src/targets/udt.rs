@@ -32,7 +32,8 @@ pub(super) fn own_datagrams() -> Vec<Vec<u8>> {
         capacity: 83_333,
     };
     let nak = Small::Nak(vec![2, 0x8000_0006, 0xB, 0xE]);
-    let smalls = [ack, Small::LightAck { next: 64 }, nak, Small::Nak(vec![0x8000_0006]), Small::Ack2 { ack: 1 }];
+    let (range, warning) = (Small::Nak(vec![0x8000_0006]), Small::Warning { ack: 7 });
+    let smalls = [ack, Small::LightAck { next: 64 }, nak, range, Small::Ack2 { ack: 1 }, warning];
     [vec![data.emit().to_vec()], smalls.map(|small| small.emit()).to_vec()].concat()
 }
 

@@ -1,6 +1,6 @@
 //! Which congestion control a flow has: the receiver names it.
 
-use super::core::{Control, LIGHT_ACK_EVERY, Variant};
+use super::core::{Control, Native, Reporting, Variant};
 use crate::laws::{LawConfig, LawName};
 
 /// The laws that need no more than what UDT knows. BBR needs to know of each packet's delivery.
@@ -14,6 +14,8 @@ pub(super) const LAWS: [(&str, LawName); 6] = [
 ];
 const CODE_UDT4: u8 = 128;
 const CODE_2004: u8 = 129;
+const CODE_UDT1: u8 = 130;
+const VARIANTS: [Variant; 3] = [Variant::Udt4, Variant::Paper2004, Variant::Udt1];
 /// A law is clocked by ACKs: one for so many packets, as a TCP receiver.
 const LAW_ACK_EVERY: u64 = 2;
 
@@ -32,23 +34,23 @@ impl ControlName {
         match self {
             Self::Native(Variant::Udt4) => CODE_UDT4,
             Self::Native(Variant::Paper2004) => CODE_2004,
+            Self::Native(Variant::Udt1) => CODE_UDT1,
             Self::Law(law) => law.code(),
         }
     }
 
     /// The control of that number.
     pub fn from_code(code: u8) -> Option<Self> {
-        match code {
-            CODE_UDT4 => Some(Self::Native(Variant::Udt4)),
-            CODE_2004 => Some(Self::Native(Variant::Paper2004)),
-            _ => LAWS.into_iter().find(|(_, law)| law.code() == code).map(|(_, law)| Self::Law(law)),
-        }
+        let laws = LAWS.into_iter().map(|(_, law)| Self::Law(law));
+        VARIANTS.into_iter().map(Self::Native).chain(laws).find(|control| control.code() == code)
     }
 
     /// Builds it.
-    pub(super) fn build(self, window_max: u64, seed: u64) -> Control {
+    pub(super) fn build(self, window_max: u64, window_more: u64, seed: u64) -> Control {
         match self {
-            Self::Native(variant) => Control::native(variant, window_max, seed),
+            Self::Native(variant) => {
+                Control::Native(Native::new(variant, window_max, seed).with_window_more(window_more))
+            }
             Self::Law(law) => Control::law(law.build(&LawConfig {
                 initial_window: 10,
                 window_max,
@@ -61,11 +63,13 @@ impl ControlName {
         }
     }
 
-    /// Packets for each light ACK.
-    pub(super) fn light_ack_every(self) -> u64 {
+    /// What the receiver reports.
+    pub(super) fn reporting(self) -> Reporting {
         match self {
-            Self::Native(_) => LIGHT_ACK_EVERY,
-            Self::Law(_) => LAW_ACK_EVERY,
+            Self::Native(Variant::Udt1) => Reporting::UDT1,
+            Self::Native(Variant::Paper2004) => Reporting::PAPER_2004,
+            Self::Native(Variant::Udt4) => Reporting::UDT4,
+            Self::Law(_) => Reporting { light_ack_every: LAW_ACK_EVERY, ..Reporting::UDT4 },
         }
     }
 }
@@ -77,7 +81,7 @@ mod tests {
     #[test]
     fn every_control_has_a_code() {
         let laws = LAWS.map(|(_, law)| ControlName::Law(law));
-        for control in laws.into_iter().chain([Variant::Udt4, Variant::Paper2004].map(ControlName::Native)) {
+        for control in laws.into_iter().chain(VARIANTS.map(ControlName::Native)) {
             assert_eq!(ControlName::from_code(control.code()), Some(control));
         }
         assert_eq!(ControlName::from_code(LawName::Bbr.code()), None);

@@ -3,7 +3,7 @@
 use inhaul_transport::{Parameter, SetupError};
 
 use super::control_name::{ControlName, LAWS};
-use super::core::Variant;
+use super::core::{Variant, WINDOW_MORE};
 use super::wire::WINDOW_MAX;
 use crate::laws::LawName;
 
@@ -20,9 +20,9 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "variant",
-        unit: "4 | 2004",
+        unit: "4 | 2004 | 1",
         default: "4",
-        summary: "UDT's own control as in UDT 4, or as in the paper of 2004; set at the receiver",
+        summary: "UDT's own control: of UDT 4, the paper of 2004, or UDT 1 (by delay too); set at the receiver",
     },
     Parameter {
         name: "window-max",
@@ -30,7 +30,16 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         default: "1000000",
         summary: "Packets that may be on their way: the sender's largest window, and what the receiver takes",
     },
+    Parameter {
+        name: "window-more",
+        unit: "packets, 0 to 1000",
+        default: "16",
+        summary: "What variant 4 adds to its window: less, and a slow flow may stay slow; set at the sender",
+    },
 ];
+
+/// Most packets that a user may add to a window.
+const WINDOW_MORE_MAX: u64 = 1_000;
 
 /// Parameters that were read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,11 +48,13 @@ pub(super) struct Options {
     variant: Variant,
     /// Packets that may be on their way.
     pub(super) window_max: u64,
+    /// Packets that variant 4 adds to its window.
+    pub(super) window_more: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { law: None, variant: Variant::Udt4, window_max: u64::from(WINDOW_MAX) }
+        Self { law: None, variant: Variant::Udt4, window_max: u64::from(WINDOW_MAX), window_more: WINDOW_MORE }
     }
 }
 
@@ -75,8 +86,12 @@ impl Options {
             ("law", _) => self.law = Some(LAWS.into_iter().find(|(name, _)| *name == value)?.1),
             ("variant", "4") => self.variant = Variant::Udt4,
             ("variant", "2004") => self.variant = Variant::Paper2004,
+            ("variant", "1") => self.variant = Variant::Udt1,
             ("window-max", _) => {
                 self.window_max = value.parse().ok().filter(|n| (16..=u64::from(WINDOW_MAX)).contains(n))?;
+            }
+            ("window-more", _) => {
+                self.window_more = value.parse().ok().filter(|n| *n <= WINDOW_MORE_MAX)?;
             }
             _ => return None,
         }
@@ -110,8 +125,12 @@ mod tests {
         assert_eq!(Options::read(&[]), Ok(Options::default()));
         assert_eq!(read("law", "cubic").map(|o| o.control()), Ok(ControlName::Law(LawName::Cubic)));
         assert_eq!(read("variant", "2004").map(|o| o.control()), Ok(ControlName::Native(Variant::Paper2004)));
+        assert_eq!(read("variant", "1").map(|o| o.control()), Ok(ControlName::Native(Variant::Udt1)));
         assert_eq!(read("window-max", "25600").map(|o| o.window_max), Ok(25_600));
-        for (name, value) in [("law", "bbr"), ("law", ""), ("variant", "3"), ("window-max", "15")] {
+        assert_eq!(read("window-more", "0").map(|o| o.window_more), Ok(0));
+        for (name, value) in
+            [("window-more", "1001"), ("law", "bbr"), ("law", ""), ("variant", "3"), ("window-max", "15")]
+        {
             assert!(matches!(read(name, value), Err(SetupError::BadValue { .. })), "{name} {value}");
         }
         let error = read("rate", "5").unwrap_err().to_string();

@@ -107,6 +107,7 @@ fn small(feedback: Feedback) -> Small {
             Small::Ack { ack: number, next, rtt, rtt_variation, window, arrival_speed, capacity }
         }
         Feedback::LightAck { next } => Small::LightAck { next: low_bits(next) },
+        Feedback::Warning { ack } => Small::Warning { ack },
         Feedback::Nak(ranges) => Small::Nak(compress(ranges.into_iter(), NAK_WORDS_MAX)),
     }
 }
@@ -128,7 +129,7 @@ impl Reception for Udt {
             core,
             asked: Asked::default(),
             share: Share::default(),
-            side: ReceiveSide::new(self.options.window_max, self.options.control().light_ack_every()),
+            side: ReceiveSide::new(self.options.window_max, self.options.control().reporting()),
             window_log: 0,
             last_data: now,
             rate: Bitrate::ZERO,

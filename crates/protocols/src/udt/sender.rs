@@ -87,6 +87,9 @@ impl SendFlow {
                     let _ = side.on_nak(now, &losses);
                 }
             }
+            Small::Warning { ack } => {
+                let _ = side.on_warning(now, ack);
+            }
             Small::Ack2 { .. } => {}
         }
         let unacknowledged = side.next_number() - side.first();
@@ -245,8 +248,8 @@ impl Sending for Udt {
         let control = setup_control(more).map_err(|_| FlowError::Protocol("a Setup could not be understood"))?;
         if let Some(flow) = core.flows.get_mut(&id) {
             let offer = &flow.core.offer;
-            let window_max = self.options.for_flow(&offer.parameters).window_max;
-            let control = control.build(window_max, self.seed ^ offer.token);
+            let Options { window_max, window_more, .. } = self.options.for_flow(&offer.parameters);
+            let control = control.build(window_max, window_more, self.seed ^ offer.token);
             flow.side = Some(SendSide::new(now, control, window_max, None));
         }
         Ok(())

@@ -24,6 +24,7 @@ const LIGHT_ACK: u8 = 8;
 const ACK: u8 = 9;
 const NAK: u8 = 10;
 const ACK2: u8 = 11;
+const WARNING: u8 = 12;
 const OFFSET_BITS: u32 = 56;
 /// Packet numbers have so many bits.
 const NUMBER_MASK: u32 = u32::MAX >> 1;
@@ -103,6 +104,11 @@ pub enum Small {
     },
     /// What is missing, in UDT's compressed form: at most [`NAK_WORDS_MAX`] words.
     Nak(Vec<u32>),
+    /// The delay grows, as the answer to this ACK showed.
+    Warning {
+        /// The ACK's number.
+        ack: u32,
+    },
     /// An answer to a full ACK. The only one from the sender to the receiver.
     Ack2 {
         /// The ACK's number.
@@ -137,6 +143,7 @@ impl Small {
                 return legal.then(|| Self::Nak(words.iter().map(|word| u32::from_be_bytes(*word)).collect()));
             }
             ACK2 => Self::Ack2 { ack: r.u32().ok()? },
+            WARNING => Self::Warning { ack: r.u32().ok()? },
             _ => return None,
         };
         r.end().ok().map(|()| small)
@@ -160,6 +167,7 @@ impl Small {
             ),
             Self::Nak(words) => (NAK, words),
             Self::Ack2 { ack } => (ACK2, &[*ack]),
+            Self::Warning { ack } => (WARNING, &[*ack]),
         };
         let mut bytes = Vec::with_capacity(4 + words.len() * 4);
         bytes.extend([kind, 0, 0, 0]);
@@ -232,6 +240,7 @@ mod tests {
         prop_oneof![
             (0..=NUMBER_MASK).prop_map(|next| Small::LightAck { next }),
             any::<u32>().prop_map(|ack| Small::Ack2 { ack }),
+            any::<u32>().prop_map(|ack| Small::Warning { ack }),
             prop::collection::vec(any::<u32>(), 1..=NAK_WORDS_MAX).prop_map(Small::Nak),
             ack.prop_map(|(ack, next, rtt, rtt_variation, window, (arrival_speed, capacity))| {
                 Small::Ack { ack, next, rtt, rtt_variation, window, arrival_speed, capacity }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use inhaul_base::{Span, Time};
-use inhaul_protocols::udt::core::{Control as RateControl, LIGHT_ACK_EVERY, ReceiveSide, SendSide, Variant};
+use inhaul_protocols::udt::core::{Control as RateControl, ReceiveSide, Reporting, SendSide, Variant};
 
 use crate::handshake::Agreement;
 use crate::options::Options;
@@ -193,7 +193,7 @@ impl Connection {
         let send = send_side(&agreement, window_max, now);
         let expected = first_number(agreement.first_expected);
         let window = agreement.window as usize;
-        let mut receive = ReceiveSide::new(window as u64, LIGHT_ACK_EVERY);
+        let mut receive = ReceiveSide::new(window as u64, Reporting::UDT4);
         receive.begin_at(expected);
         Self {
             started: now,

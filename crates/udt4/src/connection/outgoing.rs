@@ -118,6 +118,7 @@ impl Connection {
                     |(first, last)| LossRange { first: Sequence::truncate(first), last: Sequence::truncate(last) };
                 ControlBody::Nak(losses.into_iter().map(range).collect())
             }
+            Feedback::Warning { .. } => ControlBody::CongestionWarning,
         }
     }
 

@@ -1,8 +1,8 @@
 //! What the times of arrivals say: the arrival speed and, by packet pairs, the capacity of the path (udt-2004 2.3).
 
-use inhaul_base::{Span, Time};
+use inhaul_base::Time;
 
-use super::terms::PAIR_EVERY;
+use super::terms::{PAIR_EVERY, SpeedRule};
 
 /// Intervals of which the median is taken.
 const INTERVALS: usize = 16;
@@ -10,6 +10,8 @@ const INTERVALS: usize = 16;
 const PAIRS: usize = 16;
 /// Samples count that are within this factor of the median.
 const NEAR: u64 = 8;
+/// Intervals since the last ACK that are remembered, the last ones: bounds a flow's memory.
+const SINCE_ACK_MAX: usize = 1_024;
 
 /// Packets that took a time to come.
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +38,13 @@ struct Window<const N: usize> {
 impl<const N: usize> Window<N> {
     const EMPTY: Self = Self { samples: [Sample::NONE; N], count: 0 };
 
-    fn push(&mut self, span: Span, packets: u64) {
-        self.samples[self.count % N] = Sample { nanos: span.as_nanos(), packets: packets.max(1) };
+    fn push(&mut self, sample: Sample) {
+        self.samples[self.count % N] = sample;
         self.count += 1;
+    }
+
+    fn last(&mut self) -> Option<&mut Sample> {
+        self.count.checked_sub(1).map(|last| &mut self.samples[last % N])
     }
 
     /// Median filter: how many samples are near the median, and packets a second of all these. `None` until the window
@@ -64,10 +70,44 @@ fn per_second(count: u64, nanos: u64) -> u32 {
     u32::try_from(rate).unwrap_or(u32::MAX)
 }
 
+/// The samples since the last ACK.
+#[derive(Clone, Debug, Default)]
+struct SinceAck {
+    samples: Vec<Sample>,
+    count: usize,
+}
+
+impl SinceAck {
+    fn push(&mut self, sample: Sample) {
+        if self.samples.len() < SINCE_ACK_MAX {
+            self.samples.push(sample);
+        } else {
+            self.samples[self.count % SINCE_ACK_MAX] = sample;
+        }
+        self.count += 1;
+    }
+
+    fn last(&mut self) -> Option<&mut Sample> {
+        self.count.checked_sub(1).and_then(|last| self.samples.get_mut(last % SINCE_ACK_MAX))
+    }
+
+    /// Packets a second by the median interval, and forgets the intervals; 0: there was none (udt-2004 2.3: AS = 1/M).
+    fn take(&mut self) -> u32 {
+        let middle = self.samples.len() / 2;
+        let median = (!self.samples.is_empty())
+            .then(|| *self.samples.select_nth_unstable_by_key(middle, |sample| sample.nanos_each()).1);
+        self.samples.clear();
+        self.count = 0;
+        median.filter(|sample| sample.nanos > 0).map_or(0, |sample| per_second(sample.packets, sample.nanos))
+    }
+}
+
 /// Times between arrivals.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Arrivals {
+    rule: SpeedRule,
     intervals: Window<INTERVALS>,
+    since_ack: SinceAck,
     pairs: Window<PAIRS>,
     last: Option<Time>,
     /// The first packet of a pair came last, at this time.
@@ -75,13 +115,27 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) const NONE: Self = Self { intervals: Window::EMPTY, pairs: Window::EMPTY, last: None, pair: None };
+    pub(super) fn new(rule: SpeedRule) -> Self {
+        let (since_ack, pairs) = (SinceAck::default(), Window::EMPTY);
+        Self { rule, intervals: Window::EMPTY, since_ack, pairs, last: None, pair: None }
+    }
 
     /// The `count` packets from `number` on came together at `at`, the first of them for the first time. Those that
     /// come together are taken as if they had come evenly spread since the last.
     pub(super) fn arrive(&mut self, at: Time, number: u64, count: u64) {
         if let Some(last) = self.last {
-            self.intervals.push(at.since(last), count);
+            let sample = Sample { nanos: at.since(last).as_nanos(), packets: count.max(1) };
+            let noted = match self.rule {
+                SpeedRule::Filtered => self.intervals.last(),
+                SpeedRule::SinceAck => self.since_ack.last(),
+            };
+            match noted {
+                // At one instant, though not in one message: they came together all the same. An interval of nothing would
+                // be a speed without bound.
+                Some(noted) if at == last => noted.packets += sample.packets,
+                _ if self.rule == SpeedRule::Filtered => self.intervals.push(sample),
+                _ => self.since_ack.push(sample),
+            }
         }
         self.last = Some(at);
         // Two that came together, or that this host's clock cannot tell apart, say nothing of the path. If others came
@@ -90,7 +144,7 @@ impl Arrivals {
             && number == first + 1
             && at > came
         {
-            self.pairs.push(at.since(came), count);
+            self.pairs.push(Sample { nanos: at.since(came).as_nanos(), packets: count.max(1) });
         }
         // When the last of several came that came together is not known.
         self.pair = (count == 1 && number.is_multiple_of(PAIR_EVERY)).then_some((number, at));
@@ -102,8 +156,11 @@ impl Arrivals {
         self.pair = None;
     }
 
-    /// Packets a second at which data comes in; 0: not known.
-    pub(super) fn speed(&self) -> u32 {
+    /// Packets a second at which data comes in, for an ACK that leaves now; 0: not known.
+    pub(super) fn speed(&mut self) -> u32 {
+        if self.rule == SpeedRule::SinceAck {
+            return self.since_ack.take();
+        }
         match self.intervals.filtered() {
             Some((count, speed)) if count > INTERVALS / 2 => speed,
             _ => 0,
@@ -114,11 +171,17 @@ impl Arrivals {
     pub(super) fn capacity(&self) -> u32 {
         self.pairs.filtered().map_or(0, |(_, capacity)| capacity)
     }
+
+    /// Bytes of memory, about, beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.since_ack.samples.capacity() * size_of::<Sample>()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use inhaul_base::Span;
 
     fn at(micros: u64) -> Time {
         Time::ZERO + Span::from_micros(micros)
@@ -126,25 +189,43 @@ mod tests {
 
     #[test]
     fn speed_is_of_the_median_interval_whatever_single_ones_were() {
-        let mut arrivals = Arrivals::NONE;
+        let mut arrivals = Arrivals::new(SpeedRule::Filtered);
         let mut now = 0;
         for k in 0..64 {
             now += if k % 8 == 7 { 5_000 } else { 100 };
             arrivals.arrive(at(now), k, 1);
         }
         assert_eq!(arrivals.speed(), 10_000);
-        let mut few = Arrivals::NONE;
+        let mut few = Arrivals::new(SpeedRule::Filtered);
         (0..16).for_each(|k| few.arrive(at(k * 100), k, 1));
         assert_eq!(few.speed(), 0, "fifteen intervals are too few");
     }
 
     #[test]
+    fn speed_since_the_last_ack_is_the_median_s_whatever_the_pauses() {
+        // udt-2004 2.3: packet sending may not be continuous, so an interval may be unnecessarily large.
+        let mut arrivals = Arrivals::new(SpeedRule::SinceAck);
+        assert_eq!(arrivals.speed(), 0);
+        [0, 100, 200, 9_000, 9_100].into_iter().enumerate().for_each(|(k, us)| arrivals.arrive(at(us), k as u64, 1));
+        assert_eq!(arrivals.speed(), 10_000);
+        assert_eq!(arrivals.speed(), 0, "nothing came since");
+        arrivals.arrive(at(29_100), 5, 1);
+        assert_eq!(arrivals.speed(), 50, "one interval");
+        arrivals.arrive(at(29_900), 6, 8);
+        assert_eq!(arrivals.speed(), 10_000, "packets that come together");
+        // Of very many the last ones count.
+        (0..3_000).for_each(|k| arrivals.arrive(at(30_000 + if k < 1_500 { k } else { k * 10 }), 20 + k, 1));
+        assert_eq!(arrivals.speed(), 100_000);
+        assert!(arrivals.memory_bytes() <= 16 * SINCE_ACK_MAX);
+    }
+
+    #[test]
     fn speed_is_right_when_packets_come_together() {
-        let mut arrivals = Arrivals::NONE;
+        let mut arrivals = Arrivals::new(SpeedRule::Filtered);
         (0..20).for_each(|k| arrivals.arrive(at(k * 800), k * 8, 8));
         assert_eq!((arrivals.speed(), arrivals.capacity()), (10_000, 0));
         // Three messages in a row, and a pause, over and over: neither the rows nor the pauses are the speed.
-        let mut bursts = Arrivals::NONE;
+        let mut bursts = Arrivals::new(SpeedRule::Filtered);
         (0..20).for_each(|k| {
             (0..3).for_each(|m| bursts.arrive(at(k * 2_400 + m * 400), (k * 3 + m) * 8, 8));
         });
@@ -152,22 +233,34 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_one_instant_came_together_and_not_at_a_speed_without_bound() {
+        for rule in [SpeedRule::Filtered, SpeedRule::SinceAck] {
+            let mut arrivals = Arrivals::new(rule);
+            (0..200).for_each(|k| arrivals.arrive(at(k / 4 * 400), k, 1));
+            assert_eq!(arrivals.speed(), 10_000, "{rule:?}");
+        }
+        let mut at_once = Arrivals::new(SpeedRule::SinceAck);
+        (0..5).for_each(|k| at_once.arrive(at(7), k, 1));
+        assert_eq!(at_once.speed(), 0, "all that came since the ACK did at one instant");
+    }
+
+    #[test]
     fn capacity_is_that_of_pairs_alone() {
-        let mut arrivals = Arrivals::NONE;
+        let mut arrivals = Arrivals::new(SpeedRule::Filtered);
         for k in 0..16 * 20 {
             let extra = if k % 16 == 1 { 12 } else { 100 };
             arrivals.arrive(at((k - u64::from(k % 16 == 1)) * 100 + if k % 16 == 1 { extra } else { 0 }), k, 1);
         }
         assert_eq!(arrivals.capacity(), 83_333);
         // The first by itself, and the second with those behind it.
-        let mut joined = Arrivals::NONE;
+        let mut joined = Arrivals::new(SpeedRule::Filtered);
         for k in 0..20 {
             joined.arrive(at(k * 1_600), k * 16, 1);
             joined.arrive(at(k * 1_600 + 30), k * 16 + 1, 15);
         }
         assert_eq!(joined.capacity(), 500_000);
         // The first with others: when it came is not known.
-        let mut vague = Arrivals::NONE;
+        let mut vague = Arrivals::new(SpeedRule::Filtered);
         for k in 0..20 {
             vague.arrive(at(k * 1_600), k * 16, 8);
             vague.arrive(at(k * 1_600 + 100), k * 16 + 8, 9);
@@ -175,7 +268,7 @@ mod tests {
         }
         assert_eq!(vague.capacity(), 0);
         // One that was overtaken by a packet sent again, or came together with the first, does not count.
-        let mut odd = Arrivals::NONE;
+        let mut odd = Arrivals::new(SpeedRule::Filtered);
         for k in 0..40 {
             odd.arrive(at(k * 1_600), k * 16, 1);
             if k % 2 == 0 {

@@ -116,6 +116,7 @@ mod tests {
             in_flight: 10,
             rtt: Span::from_millis(100),
             arrival_speed: 0.0,
+            speed_said: 0.0,
             capacity: 0.0,
             packet_bytes: 1500,
             held_back: true,
@@ -131,6 +132,7 @@ mod tests {
         let nak = |first_lost, next| Nak {
             now: Time::ZERO,
             first_lost,
+            packets: 1,
             next,
             in_flight: 20,
             rtt: Span::from_millis(100),

@@ -4,7 +4,7 @@ use inhaul_transport::Law;
 
 use super::by_law::ByLaw;
 use super::native::{Native, Variant};
-use super::samples::{ControlLimits, Nak, Progress};
+use super::samples::{ControlLimits, Nak, Progress, Tick};
 
 /// The congestion control of a flow.
 pub enum Control {
@@ -29,6 +29,24 @@ impl Control {
         match self {
             Self::Native(native) => native.on_ack(progress),
             Self::Law(law) => law.on_ack(progress),
+        }
+    }
+
+    /// Whether rate control has a timer of its own, which fires each SYN.
+    pub(super) fn has_timer(&self) -> bool {
+        matches!(self, Self::Native(native) if native.has_timer())
+    }
+
+    pub(super) fn on_tick(&mut self, tick: &Tick) {
+        if let Self::Native(native) = self {
+            native.on_tick(tick);
+        }
+    }
+
+    /// The receiver warns of delay that grows.
+    pub(super) fn on_warning(&mut self, nak: &Nak) {
+        if let Self::Native(native) = self {
+            native.on_warning(nak);
         }
     }
 

@@ -14,13 +14,14 @@ mod rtt;
 mod samples;
 mod send;
 mod terms;
+mod trend;
 
 pub use control::Control;
-pub use native::{Native, Variant};
+pub use native::{Native, Variant, WINDOW_MORE};
 pub use receive::{Arrival, ReceiveSide};
-pub use samples::{ControlLimits, Nak, Progress};
+pub use samples::{ControlLimits, Nak, Progress, Tick};
 pub use send::{BadNumber, Expired, Next, SendSide, Turn};
-pub use terms::{Ack, Feedback, LIGHT_ACK_EVERY, Losses, PAIR_EVERY, SYN};
+pub use terms::{Ack, Feedback, LIGHT_ACK_EVERY, Losses, PAIR_EVERY, Reporting, SYN, SpeedRule};
 
 /// Numbers on UDT's wires have so many bits.
 const WIRE_BITS: u32 = 31;

@@ -3,13 +3,16 @@
 
 use inhaul_base::{RandomStream, Span, Time};
 
-use super::samples::{ControlLimits, Nak, Progress};
+use super::samples::{ControlLimits, Nak, Progress, Tick};
 use super::terms::SYN;
 
-/// The two published variants.
+/// The published variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// udt-2004: one decrease and a freeze for each congestion event, and the flow window is AS * (RTT + SYN).
+    /// UDT 1 (2003), which gtp-2004 and eval-2004 measured: a third control, by delay. The rate falls when the receiver
+    /// warns of delay that grows; the flow window is smoothed; a freeze after a loss.
+    Udt1,
+    /// udt-2004: the flow window is AS * (RTT + SYN), and the rate is looked at each SYN.
     Paper2004,
     /// UDT 4: further decreases at random, no freeze, 16 packets more of window, and a cautious increase below the
     /// rate of the last decrease.
@@ -25,14 +28,19 @@ const PERIOD_NANOS_MIN: f64 = 10.0;
 const PERIOD_NANOS_MAX: f64 = 1e9;
 /// A decrease: the rate falls by 1/9.
 const DECREASE: f64 = 1.125;
+/// UDT 4: packets that the window has beyond what arrives in a round trip and a SYN.
+pub const WINDOW_MORE: u64 = 16;
 /// Least window beside the rate, in packets.
-const WINDOW_MIN: u64 = 2;
+const WINDOW_MIN: f64 = 2.0;
 const SYN_NANOS: f64 = SYN.as_nanos() as f64;
 /// UDT 4: so many NAKs of a congestion event count, later ones change nothing (libudt's code; the draft counts all). So
 /// the rate falls by no more than half in one event.
 const NAKS_MAX: u64 = 5;
 /// UDT 4: least increase for each SYN, in packets.
 const INCREASE_MIN_UDT4: f64 = 0.01;
+/// UDT 1: the rate does not rise while more of the packets are lost than this, by an average in which the last SYN counts
+/// 7/8.
+const LOSS_MAX: f64 = 0.01;
 /// udt-2004 gives no rule for further NAKs of one congestion event. As in SABUL 2, from which UDT came, the 16th, the
 /// 32nd and so on decrease the rate again.
 const NAKS_AGAIN: u64 = 16;
@@ -41,9 +49,11 @@ const NAKS_AGAIN: u64 = 16;
 pub struct Native {
     variant: Variant,
     window_max: u64,
+    window_more: u64,
     random: RandomStream,
     slow_start: bool,
-    window: u64,
+    /// Packets that may be unacknowledged; a part of a packet counts as one, or a small window would never grow.
+    window: f64,
     period: f64,
     /// When the rate was last looked at.
     looked: Time,
@@ -51,6 +61,9 @@ pub struct Native {
     delivered: u64,
     /// A NAK came since.
     lost: bool,
+    /// Packets reported lost since, and the average part lost (UDT 1).
+    lost_packets: u64,
+    loss: f64,
     frozen_until: Time,
     /// The period before the last congestion event's first decrease.
     period_before: f64,
@@ -65,17 +78,21 @@ pub struct Native {
 }
 
 impl Native {
-    pub(super) fn new(variant: Variant, window_max: u64, seed: u64) -> Self {
+    /// As yet nothing is known; `window_max` ends slow start.
+    pub fn new(variant: Variant, window_max: u64, seed: u64) -> Self {
         Self {
             variant,
             window_max,
+            window_more: WINDOW_MORE,
             random: RandomStream::new(seed, 0),
             slow_start: true,
-            window: START_WINDOW,
+            window: START_WINDOW as f64,
             period: START_PERIOD_NANOS,
             looked: Time::ZERO,
             delivered: 0,
             lost: false,
+            lost_packets: 0,
+            loss: 0.0,
             frozen_until: Time::ZERO,
             period_before: START_PERIOD_NANOS,
             event_end: 0,
@@ -85,48 +102,91 @@ impl Native {
         }
     }
 
-    /// Full ACKs come a SYN apart, give or take what the path does to them: each is the tick of rate control.
+    /// The same with so many packets more of window in variant 4.
+    #[must_use]
+    pub fn with_window_more(self, window_more: u64) -> Self {
+        Self { window_more, ..self }
+    }
+
+    /// UDT 4 looks at its rate when a full ACK comes, the others by a timer.
+    pub(super) fn has_timer(&self) -> bool {
+        self.variant != Variant::Udt4
+    }
+
     pub(super) fn on_ack(&mut self, progress: &Progress) {
         self.delivered += progress.delivered;
-        if !progress.full || progress.now.since(self.looked) < SYN / 2 {
+        // Full ACKs come a SYN apart, give or take what the path does to them.
+        if !progress.full || !self.has_timer() && progress.now.since(self.looked) < SYN / 2 {
             return;
         }
         self.looked = progress.now;
         let delivered = std::mem::take(&mut self.delivered);
         if self.slow_start {
             if progress.held_back {
-                self.window += delivered;
+                self.window += delivered as f64;
             }
-            if self.window > self.window_max {
+            if self.window > self.window_max as f64 {
                 self.end_slow_start(progress.arrival_speed, progress.rtt);
             }
             return;
         }
-        if progress.arrival_speed > 0.0 {
-            let flow = progress.arrival_speed * (progress.rtt + SYN).as_secs_f64();
-            let more = if self.variant == Variant::Udt4 { START_WINDOW } else { 0 };
-            self.window = (flow as u64 + more).max(WINDOW_MIN);
-        }
-        if !std::mem::take(&mut self.lost) && progress.held_back {
-            let increase = self.increase(progress);
-            self.set_period(self.period * SYN_NANOS / (self.period * increase + SYN_NANOS));
+        self.set_window(progress);
+        if !self.has_timer() && !std::mem::take(&mut self.lost) && progress.held_back {
+            self.rise(progress.capacity, progress.packet_bytes);
         }
     }
 
+    /// The flow window, by what arrives in a round trip and a SYN (udt-2004 2.3).
+    fn set_window(&mut self, progress: &Progress) {
+        let flow = |speed: f64| speed * (progress.rtt + SYN).as_secs_f64();
+        let known = |speed: f64| speed > 0.0;
+        match self.variant {
+            Variant::Udt4 if known(progress.arrival_speed) => {
+                self.window = flow(progress.arrival_speed).floor() + self.window_more as f64;
+            }
+            Variant::Paper2004 if known(progress.speed_said) => self.window = flow(progress.speed_said),
+            Variant::Udt1 if known(progress.speed_said) => {
+                self.window = (self.window * 0.875 + flow(progress.speed_said) * 0.125).ceil();
+            }
+            _ => {}
+        }
+        self.window = self.window.max(WINDOW_MIN);
+        if self.variant == Variant::Udt1 {
+            // UDT 1: at least one packet leaves in a round trip.
+            self.set_period(self.period.min(progress.rtt.as_nanos() as f64));
+        }
+    }
+
+    /// The timer of rate control fired: a SYN is over (udt-2004 2.3: an increase each 10 ms, if no NAK came in it).
+    pub(super) fn on_tick(&mut self, tick: &Tick) {
+        let (lost, packets) = (std::mem::take(&mut self.lost), std::mem::take(&mut self.lost_packets));
+        let part = packets as f64 / tick.sent.max(1) as f64;
+        self.loss = self.loss * 0.125 + part.min(1.0) * 0.875;
+        let stays = if self.variant == Variant::Udt1 { self.loss > LOSS_MAX } else { lost };
+        if !self.slow_start && !stays && tick.held_back {
+            self.rise(tick.capacity, tick.packet_bytes);
+        }
+    }
+
+    fn rise(&mut self, capacity: f64, packet_bytes: u64) {
+        let increase = self.increase(capacity, packet_bytes);
+        self.set_period(self.period * SYN_NANOS / (self.period * increase + SYN_NANOS));
+    }
+
     /// Packets more to send in the next SYN.
-    fn increase(&self, progress: &Progress) -> f64 {
-        let mut left = progress.capacity - 1e9 / self.period;
+    fn increase(&self, capacity: f64, packet_bytes: u64) -> f64 {
+        let mut left = capacity - 1e9 / self.period;
         let least = match self.variant {
-            Variant::Paper2004 => 1.0 / progress.packet_bytes as f64,
+            Variant::Udt1 | Variant::Paper2004 => 1.0 / packet_bytes as f64,
             Variant::Udt4 => {
                 // Below the rate at which packets were lost, the capacity that a decrease freed is all that is sure.
                 if self.period > self.period_before {
-                    left = left.min(progress.capacity / 9.0);
+                    left = left.min(capacity / 9.0);
                 }
                 INCREASE_MIN_UDT4
             }
         };
-        increase(left, progress.packet_bytes, least)
+        increase(left, packet_bytes, least)
     }
 
     pub(super) fn on_nak(&mut self, nak: &Nak) {
@@ -138,8 +198,12 @@ impl Native {
             }
         }
         self.lost = true;
+        self.lost_packets += nak.packets;
         if nak.first_lost >= self.event_end {
             self.begin_event(nak);
+            if self.variant == Variant::Udt1 {
+                self.frozen_until = nak.now + SYN;
+            }
             return;
         }
         if self.variant == Variant::Udt4 && self.naks >= NAKS_MAX {
@@ -147,12 +211,26 @@ impl Native {
         }
         self.naks += 1;
         let again = match self.variant {
-            Variant::Paper2004 => self.naks >= NAKS_AGAIN && self.naks.is_power_of_two(),
+            Variant::Udt1 | Variant::Paper2004 => self.naks >= NAKS_AGAIN && self.naks.is_power_of_two(),
             Variant::Udt4 => self.naks.is_multiple_of(self.again_every),
         };
         if again {
-            self.decrease(nak);
+            if self.variant == Variant::Udt4 {
+                self.event_end = nak.next;
+            }
+            self.set_period(self.period * DECREASE);
         }
+    }
+
+    /// The delay grows: UDT 1 gives way before packets are lost. What is lost of those on their way belongs to it.
+    pub(super) fn on_warning(&mut self, nak: &Nak) {
+        if self.variant != Variant::Udt1 {
+            return;
+        }
+        if self.slow_start {
+            self.end_slow_start(nak.arrival_speed, nak.rtt);
+        }
+        self.begin_event(nak);
     }
 
     /// A congestion event begins.
@@ -160,14 +238,9 @@ impl Native {
         self.period_before = self.period;
         self.average_naks = (self.average_naks * 0.875 + self.naks as f64 * 0.125).ceil().max(1.0);
         self.naks = 1;
-        match self.variant {
-            Variant::Paper2004 => self.frozen_until = nak.now + SYN,
-            Variant::Udt4 => self.again_every = 1 + self.random.below(self.average_naks as u64),
+        if self.variant == Variant::Udt4 {
+            self.again_every = 1 + self.random.below(self.average_naks as u64);
         }
-        self.decrease(nak);
-    }
-
-    fn decrease(&mut self, nak: &Nak) {
         self.event_end = nak.next;
         self.set_period(self.period * DECREASE);
     }
@@ -175,7 +248,7 @@ impl Native {
     /// Slow start found the speed at which packets arrive; where it did not, the window's.
     fn end_slow_start(&mut self, arrival_speed: f64, rtt: Span) {
         self.slow_start = false;
-        let by_window = (rtt + SYN).as_nanos() as f64 / self.window as f64;
+        let by_window = (rtt + SYN).as_nanos() as f64 / self.window;
         self.set_period(if arrival_speed > 0.0 { 1e9 / arrival_speed } else { by_window });
     }
 
@@ -192,7 +265,7 @@ impl Native {
 
     pub(super) fn limits(&self) -> ControlLimits {
         let Self { window, period, frozen_until, .. } = *self;
-        ControlLimits { window: window.min(self.window_max), period_nanos: period, frozen_until }
+        ControlLimits { window: (window.ceil() as u64).min(self.window_max), period_nanos: period, frozen_until }
     }
 }
 
@@ -228,6 +301,7 @@ mod tests {
             in_flight: 0,
             rtt: RTT,
             arrival_speed: 0.0,
+            speed_said: 0.0,
             capacity: capacity_mbps * PACKETS_A_MBIT,
             packet_bytes: 1500,
             held_back: true,
@@ -235,7 +309,7 @@ mod tests {
     }
 
     fn nak(now: Time, first_lost: u64, next: u64, arrival_speed: f64) -> Nak {
-        Nak { now, first_lost, next, in_flight: 0, rtt: RTT, arrival_speed }
+        Nak { now, first_lost, packets: 1, next, in_flight: 0, rtt: RTT, arrival_speed }
     }
 
     /// Out of slow start, at this rate.
@@ -266,7 +340,7 @@ mod tests {
 
     #[test]
     fn an_increase_of_a_packet_each_syn_is_one_more_in_the_next() {
-        let mut native = at_rate(Variant::Paper2004, 500.0);
+        let mut native = at_rate(Variant::Udt4, 500.0);
         let before = SYN_NANOS / native.period;
         native.on_ack(&progress(at(10), 400, 1_000.0));
         assert!((SYN_NANOS / native.period - before - 1.0).abs() < 1e-9);
@@ -279,9 +353,67 @@ mod tests {
         assert!((SYN_NANOS / native.period - before - 1.0).abs() < 1e-9);
     }
 
+    fn tick(sent: u64) -> Tick {
+        Tick { sent, capacity: 1_000.0 * PACKETS_A_MBIT, packet_bytes: 1500, held_back: true }
+    }
+
+    #[test]
+    fn with_a_timer_the_rate_rises_each_syn_and_not_with_acks() {
+        // udt-2004 2.3: every 10 ms, if no NAK was received during the last 10 ms.
+        let mut native = at_rate(Variant::Paper2004, 500.0);
+        let more = |native: &Native, before: f64| (SYN_NANOS / native.period - before).round();
+        let before = SYN_NANOS / native.period;
+        native.on_ack(&progress(at(10), 400, 1_000.0));
+        assert_eq!(more(&native, before), 0.0);
+        native.on_tick(&tick(400));
+        native.on_tick(&Tick { held_back: false, ..tick(400) });
+        assert_eq!(more(&native, before), 1.0);
+        native.on_nak(&nak(at(25), 0, 500, 1.0));
+        let before = SYN_NANOS / native.period;
+        native.on_tick(&tick(400));
+        assert_eq!(more(&native, before), 0.0);
+        native.on_tick(&tick(400));
+        assert_eq!(more(&native, before), 1.0);
+    }
+
+    #[test]
+    fn udt_1_rises_while_no_more_than_a_hundredth_is_lost() {
+        let mut native = at_rate(Variant::Udt1, 500.0);
+        native.on_nak(&Nak { packets: 3, ..nak(at(20), 0, 500, 1.0) });
+        let before = native.period;
+        native.on_tick(&tick(400));
+        assert!(native.period < before, "3 of 400");
+        native.on_nak(&Nak { packets: 100, ..nak(at(30), 1, 500, 1.0) });
+        let before = native.period;
+        // A quarter is lost, and an eighth of what the average was stays in it each time.
+        native.on_tick(&tick(400));
+        native.on_tick(&tick(400));
+        assert_eq!(native.period, before);
+        native.on_tick(&tick(400));
+        assert!(native.period < before);
+    }
+
+    #[test]
+    fn udt_1_gives_way_to_delay_without_a_freeze_and_its_losses_count_to_that() {
+        let mut native = at_rate(Variant::Udt1, 900.0);
+        native.on_warning(&nak(at(50), 200, 200, 1.0));
+        assert!((mbps(&native) - 800.0).abs() < 1e-6);
+        native.on_nak(&nak(at(55), 199, 300, 1.0));
+        assert!((mbps(&native) - 800.0).abs() < 1e-6);
+        assert_eq!(native.limits().frozen_until, Time::ZERO);
+        for variant in [Variant::Paper2004, Variant::Udt4] {
+            let mut native = at_rate(variant, 900.0);
+            native.on_warning(&nak(at(50), 200, 200, 1.0));
+            assert!((mbps(&native) - 900.0).abs() < 1e-6, "{variant:?}");
+        }
+        let mut early = Native::new(Variant::Udt1, 1_000_000, 1);
+        early.on_warning(&nak(at(20), 100, 100, 90_000.0));
+        assert_eq!(early.limits().period_nanos, 1e9 / 80_000.0, "slow start ends, and a decrease");
+    }
+
     #[test]
     fn slow_start_grows_by_what_arrives_and_ends_at_the_speed_of_arrival() {
-        for variant in [Variant::Paper2004, Variant::Udt4] {
+        for variant in [Variant::Paper2004, Variant::Udt1, Variant::Udt4] {
             let mut native = Native::new(variant, 1_000_000, 1);
             native.on_ack(&progress(at(100), 16, 0.0));
             native.on_ack(&progress(at(110), 8, 0.0));
@@ -299,26 +431,57 @@ mod tests {
 
     #[test]
     fn the_window_is_what_arrives_in_a_round_trip_and_a_syn() {
-        for (variant, more) in [(Variant::Paper2004, 0), (Variant::Udt4, 16)] {
+        let window = |variant, smoothed, said| {
             let mut native = at_rate(variant, 500.0);
-            native.on_ack(&Progress { arrival_speed: 50_000.0, ..progress(at(10), 400, 0.0) });
-            assert_eq!(native.limits().window, 5_500 + more);
+            native.window = 1_000.0;
+            let ack = progress(at(10), 400, 0.0);
+            native.on_ack(&Progress { arrival_speed: smoothed, speed_said: said, ..ack });
+            native.limits().window
+        };
+        assert_eq!(window(Variant::Udt4, 50_005.0, 9.0), 5_516, "as smoothed, and 16 packets more");
+        assert_eq!(window(Variant::Paper2004, 9.0, 50_000.0), 5_500, "as the ACK says it");
+        assert_eq!(window(Variant::Udt1, 9.0, 50_000.0), 1_563, "an eighth of the way, rounded up");
+        for variant in [Variant::Udt4, Variant::Paper2004, Variant::Udt1] {
+            assert_eq!(window(variant, 0.0, 0.0), 1_000, "not known: it stays");
+        }
+        assert_eq!(window(Variant::Paper2004, 1.0, 1.0), 2);
+        let mut less = Native { slow_start: false, ..Native::new(Variant::Udt4, 1_000, 1) }.with_window_more(0);
+        less.on_ack(&Progress { arrival_speed: 95.0, ..progress(at(10), 1, 0.0) });
+        assert_eq!(less.limits().window, 10);
+    }
+
+    #[test]
+    fn a_small_window_that_bounds_the_flow_grows() {
+        // One packet for each ACK, which leaves at once: the packets of a window come spread over a round trip, and
+        // what comes in a SYN more is less than one of them.
+        let rtt = Span::from_millis(160);
+        for variant in [Variant::Paper2004, Variant::Udt1] {
+            let mut native = at_rate(variant, 500.0);
+            native.window = 5.0;
+            for ms in 0..100 {
+                let speed_said = native.limits().window as f64 / rtt.as_secs_f64();
+                native.on_ack(&Progress { rtt, speed_said, ..progress(at(1_000 + 30 * ms), 1, 0.0) });
+            }
+            assert!(native.limits().window > 50, "{variant:?}: {}", native.limits().window);
         }
     }
 
     #[test]
-    fn the_paper_s_variant_falls_by_a_ninth_and_freezes_once_for_each_event() {
-        let mut native = at_rate(Variant::Paper2004, 900.0);
-        native.on_nak(&nak(at(50), 100, 200, 1.0));
-        assert!((mbps(&native) - 800.0).abs() < 1e-6);
-        assert_eq!(native.limits().frozen_until, at(60));
-        // Losses of what was on its way then: the 16th NAK is one too many, the next event begins behind 300.
-        (1..16).for_each(|k| native.on_nak(&nak(at(50 + k), 100 + k, 300, 1.0)));
-        assert!((mbps(&native) - 800.0 / 1.125).abs() < 1e-6);
-        assert_eq!(native.limits().frozen_until, at(60));
-        native.on_nak(&nak(at(90), 299, 400, 1.0));
-        native.on_nak(&nak(at(90), 300, 400, 1.0));
-        assert_eq!(native.limits().frozen_until, at(100));
+    fn the_rate_falls_by_a_ninth_for_each_event_and_udt_1_freezes() {
+        for (variant, frozen) in [(Variant::Paper2004, [0, 0]), (Variant::Udt1, [60, 100])] {
+            let mut native = at_rate(variant, 900.0);
+            native.on_nak(&nak(at(50), 100, 200, 1.0));
+            assert!((mbps(&native) - 800.0).abs() < 1e-6);
+            assert_eq!(native.limits().frozen_until, at(frozen[0]));
+            // Losses of what was on its way then: the 16th NAK is one too many, the next event begins behind 200.
+            (1..16).for_each(|k| native.on_nak(&nak(at(50 + k), 100 + k, 300, 1.0)));
+            native.on_nak(&nak(at(90), 199, 400, 1.0));
+            assert!((mbps(&native) - 800.0 / 1.125).abs() < 1e-6);
+            assert_eq!(native.limits().frozen_until, at(frozen[0]));
+            native.on_nak(&nak(at(90), 200, 400, 1.0));
+            assert!((mbps(&native) - 800.0 / 1.125f64.powi(2)).abs() < 1e-6);
+            assert_eq!(native.limits().frozen_until, at(frozen[1]));
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use inhaul_transport::kit::LossList;
 
 use super::arrivals::Arrivals;
 use super::rtt::Rtt;
-use super::terms::{Ack, Feedback, Losses, SYN};
+use super::terms::{Ack, Feedback, Losses, Reporting, SYN};
+use super::trend::Trend;
 
 /// Most gaps that are remembered: bounds a flow's memory. A packet that would make one more is dropped.
 const GAPS_MAX: usize = 16_384;
@@ -53,7 +54,12 @@ pub struct ReceiveSide {
     arrivals: Arrivals,
     rtt: Rtt,
     window: u64,
-    light_ack_every: u64,
+    reporting: Reporting,
+    trend: Trend,
+    /// The delay grows, as the answer to this ACK showed: to be said.
+    warning: Option<u32>,
+    /// When that was said last.
+    warned_at: Time,
     /// Packets since the last ACK of any kind.
     unreported: u64,
     acks: VecDeque<Sent>,
@@ -70,17 +76,19 @@ pub struct ReceiveSide {
 }
 
 impl ReceiveSide {
-    /// A side to which nothing has come. It takes `window` packets beyond the first that is missing, and says a light
-    /// ACK for each `light_ack_every` packets.
-    pub fn new(window: u64, light_ack_every: u64) -> Self {
+    /// A side to which nothing has come. It takes `window` packets beyond the first that is missing.
+    pub fn new(window: u64, reporting: Reporting) -> Self {
         Self {
             end: 0,
             losses: LossList::default(),
             fresh: Vec::new(),
-            arrivals: Arrivals::NONE,
+            arrivals: Arrivals::new(reporting.speed),
             rtt: Rtt::new(None),
             window,
-            light_ack_every,
+            reporting,
+            trend: Trend::default(),
+            warning: None,
+            warned_at: Time::ZERO,
             unreported: 0,
             acks: VecDeque::new(),
             ack_number: 0,
@@ -146,7 +154,12 @@ impl ReceiveSide {
         let Some(k) = self.acks.iter().position(|sent| sent.number == number) else { return };
         let sent = self.acks[k];
         self.acks.drain(..=k);
-        self.rtt.sample(now.since(sent.at));
+        let rtt = now.since(sent.at);
+        // UDT 1: not again within two round trips, which a decrease takes to be felt.
+        if self.reporting.warns && self.trend.sample(rtt) && now >= self.warned_at + self.rtt.smoothed * 2 {
+            (self.warning, self.warned_at) = (Some(number), now);
+        }
+        self.rtt.sample(rtt);
         self.confirmed = self.confirmed.max(sent.next);
     }
 
@@ -155,6 +168,9 @@ impl ReceiveSide {
     /// The next thing that the sender must be told at `now`. Ask until there is none. A NAK has at most `naks_max`
     /// ranges.
     pub fn feedback(&mut self, now: Time, naks_max: usize) -> Option<Feedback> {
+        if let Some(ack) = self.warning.take() {
+            return Some(Feedback::Warning { ack });
+        }
         if !self.fresh.is_empty() {
             let count = self.fresh.len().min(naks_max.max(1));
             return Some(Feedback::Nak(self.fresh.drain(..count).collect()));
@@ -169,7 +185,7 @@ impl ReceiveSide {
             self.ack_due = None;
             return self.full_ack(now);
         }
-        if self.unreported >= self.light_ack_every {
+        if self.unreported >= self.reporting.light_ack_every {
             self.unreported = 0;
             return Some(Feedback::LightAck { next: self.next() });
         }
@@ -230,7 +246,8 @@ impl ReceiveSide {
 
     /// When [`feedback`](Self::feedback) is next due.
     pub fn due(&self) -> Option<Time> {
-        let at_once = !self.fresh.is_empty() || self.unreported >= self.light_ack_every;
+        let light = self.unreported >= self.reporting.light_ack_every;
+        let at_once = !self.fresh.is_empty() || self.warning.is_some() || light;
         let at_once = at_once.then_some(Time::ZERO);
         [at_once, self.ack_due, self.nak_due].into_iter().flatten().min()
     }
@@ -259,6 +276,7 @@ impl ReceiveSide {
     /// Bytes of memory, about, beside the side itself.
     pub fn memory_bytes(&self) -> usize {
         self.losses.ranges() * 64
+            + self.arrivals.memory_bytes()
             + self.fresh.capacity() * size_of::<Losses>()
             + self.acks.capacity() * size_of::<Sent>()
     }
@@ -279,7 +297,7 @@ mod tests {
     }
 
     fn side() -> ReceiveSide {
-        let mut side = ReceiveSide::new(1_000, 64);
+        let mut side = ReceiveSide::new(1_000, Reporting::UDT4);
         side.begin(Some(RTT));
         side
     }
@@ -308,6 +326,39 @@ mod tests {
         assert_eq!((all(&mut side, at(59)), full(&all(&mut side, at(60)))), (vec![], vec![(2, 66)]));
         // RTT: 7/8 of 20 ms and 1/8 of 10 ms.
         assert_eq!((side.rtt.smoothed, side.rtt.variation), (Span::from_micros(18_750), Span::from_millis(10)));
+    }
+
+    #[test]
+    fn udt_1_warns_when_the_delay_grows_and_not_again_within_two_round_trips() {
+        let warnings = |reporting| {
+            let mut side = ReceiveSide::new(1_000, reporting);
+            side.begin(Some(RTT));
+            let mut warned = Vec::new();
+            // An ACK each 100 ms, answered later each time.
+            for k in 0..30u64 {
+                let now = at(1_000 + 100 * k);
+                side.on_data(now, now, k, 1);
+                let acks = full(&all(&mut side, now));
+                assert_eq!(acks.len(), 1);
+                let answered = now + Span::from_micros(20_000 + 500 * k);
+                side.on_ack2(answered, acks[0].0);
+                let said = all(&mut side, answered).into_iter();
+                warned.extend(said.filter_map(|f| if let Feedback::Warning { ack } = f { Some(ack) } else { None }));
+            }
+            warned
+        };
+        assert_eq!(warnings(Reporting::UDT1), (16..=30).collect::<Vec<_>>(), "two round trips are less than 100 ms");
+        assert_eq!(warnings(Reporting::UDT4), []);
+    }
+
+    #[test]
+    fn without_light_acks_there_is_one_ack_a_syn() {
+        let mut side = ReceiveSide::new(1_000, Reporting::PAPER_2004);
+        side.on_data(at(50), at(50), 0, 1);
+        assert_eq!(full(&all(&mut side, at(50))), [(1, 1)]);
+        side.on_data(at(51), at(51), 1, 500);
+        assert_eq!((all(&mut side, at(51)), side.due()), (vec![], Some(at(60))));
+        assert_eq!(full(&all(&mut side, at(60))), [(2, 501)]);
     }
 
     #[test]
@@ -366,7 +417,7 @@ mod tests {
         assert_eq!(side.on_data(at(0), at(0), 1_000, 1), Arrival::Refused);
         assert_eq!(side.on_data(at(0), at(0), u64::MAX, 2), Arrival::Refused);
         assert_eq!(side.on_data(at(0), at(0), 999, 1), Arrival::New);
-        let mut side = ReceiveSide::new(1_000_000, 64);
+        let mut side = ReceiveSide::new(1_000_000, Reporting::UDT4);
         let refused = (0..20_000).filter(|k| side.on_data(at(0), at(0), 2 * k + 1, 1) == Arrival::Refused).count();
         assert_eq!(refused, 20_000 - GAPS_MAX);
         all(&mut side, at(0));

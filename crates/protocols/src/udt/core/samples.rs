@@ -21,12 +21,27 @@ pub struct Progress {
     pub rtt: Span,
     /// Smoothed arrival speed, packets a second; 0: not known.
     pub arrival_speed: f64,
+    /// Arrival speed as this ACK says it, packets a second; 0: not known, or not a full ACK.
+    pub speed_said: f64,
     /// Smoothed capacity of the path, packets a second; 0: not known.
     pub capacity: f64,
     /// Bytes of a full packet, headers from IP up included.
     pub packet_bytes: u64,
     /// Whether window or period held the sender back since the last full ACK, and nothing else did. Otherwise nothing
     /// is known of a higher rate.
+    pub held_back: bool,
+}
+
+/// What is known when the timer of rate control fires.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    /// Packets sent since it fired last.
+    pub sent: u64,
+    /// Smoothed capacity of the path, packets a second; 0: not known.
+    pub capacity: f64,
+    /// Bytes of a full packet, headers from IP up included.
+    pub packet_bytes: u64,
+    /// As in [`Progress`], since the timer fired last.
     pub held_back: bool,
 }
 
@@ -37,6 +52,8 @@ pub struct Nak {
     pub now: Time,
     /// The first packet that it reports.
     pub first_lost: u64,
+    /// Packets that it is the first to report.
+    pub packets: u64,
     /// The next new packet.
     pub next: u64,
     /// Packets on their way, without those.

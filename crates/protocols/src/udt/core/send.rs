@@ -6,7 +6,7 @@ use inhaul_transport::kit::LossList;
 use super::control::Control;
 use super::pacing::Pacing;
 use super::rtt::Rtt;
-use super::samples::{ControlLimits, Nak, Progress};
+use super::samples::{ControlLimits, Nak, Progress, Tick};
 use super::terms::{Ack, Losses, PAIR_EVERY, SYN};
 
 /// EXP comes at least so long after the last sign of life, times the number of EXPs in a row ...
@@ -15,6 +15,8 @@ const EXPIRE_MIN: Span = Span::from_millis(300);
 const EXPIRE_BACKOFF_MAX: u64 = 16;
 /// A pair is measured so often at most: a receiver takes the median of 16 pairs, and tells it each SYN.
 const MEASURE_INTERVAL: Span = Span::from_nanos(SYN.as_nanos() / 32);
+/// What the timer of rate control missed, it makes up for if it is no more than this.
+const TICKS_KEPT: Span = Span::from_secs(1);
 /// Broken: more EXPs in a row than [`EXPIRE_BACKOFF_MAX`], and silence for so long.
 const BROKEN_AFTER: Span = Span::from_secs(5);
 
@@ -55,6 +57,25 @@ pub enum Expired {
     Broken,
 }
 
+/// What held packets back for some time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    /// The window did, ...
+    window: bool,
+    /// ... the period did, ...
+    period: bool,
+    /// ... something else did, or there was nothing to send.
+    other: bool,
+}
+
+impl Held {
+    /// Whether it was the control alone. A limit of another kind breaks a burst up that a full window would have allowed,
+    /// too.
+    fn by_control(self) -> bool {
+        self.window || self.period && !self.other
+    }
+}
+
 /// The sending side of a flow.
 pub struct SendSide {
     control: Control,
@@ -76,12 +97,15 @@ pub struct SendSide {
     rtt: Rtt,
     arrival_speed: f64,
     capacity: f64,
-    /// Since the last full ACK: the window held back what could have left, ...
-    window_full: bool,
-    /// ... the period did, ...
-    paced: bool,
-    /// ... something else did, or there was nothing to send.
-    limited: bool,
+    /// What held packets back since the last full ACK, and since the timer of rate control fired.
+    held_since_ack: Held,
+    held_since_tick: Held,
+    /// When the timer of rate control fires next, and packets sent since it did, for a control that has one.
+    tick_due: Time,
+    sent: u64,
+    /// The last full ACK's number, and that of the last one which a warning was about.
+    acked: Option<u32>,
+    warned: Option<u32>,
     /// The last sign of life, or when there was nothing to wait for.
     heard: Time,
     expired: u64,
@@ -108,9 +132,12 @@ impl SendSide {
             rtt: Rtt::new(rtt),
             arrival_speed: 0.0,
             capacity: 0.0,
-            window_full: false,
-            paced: false,
-            limited: false,
+            held_since_ack: Held::default(),
+            held_since_tick: Held::default(),
+            tick_due: now + SYN,
+            sent: 0,
+            acked: None,
+            warned: None,
             heard: now,
             expired: 1,
             expired_at: now,
@@ -125,11 +152,34 @@ impl SendSide {
         self.pacing.set_period(self.limits.period_nanos);
     }
 
+    /// Rate control runs each SYN, whatever comes (udt-2004 2.3: that is what makes it fair). Nothing depends on it but
+    /// what is sent, so it is enough to make up for it before something is sent or comes in.
+    fn tick(&mut self, now: Time) {
+        if now < self.tick_due || !self.control.has_timer() {
+            return;
+        }
+        self.tick_due = self.tick_due.max(now - TICKS_KEPT);
+        let held_back = std::mem::take(&mut self.held_since_tick).by_control();
+        let (capacity, packet_bytes) = (self.capacity, self.packet_bytes);
+        while self.tick_due <= now {
+            let sent = std::mem::take(&mut self.sent);
+            self.control.on_tick(&Tick { sent, capacity, packet_bytes, held_back });
+            self.tick_due += SYN;
+        }
+        self.refresh();
+    }
+
+    fn held(&mut self, by: impl Fn(&mut Held)) {
+        by(&mut self.held_since_ack);
+        by(&mut self.held_since_tick);
+    }
+
     // --- Sending ----------------------------------------------------------------------------------------------------
 
     /// What may leave now; `new`: there is something that was not sent before. Say [`sent`](Self::sent) if it leaves,
     /// [`limited`](Self::limited) if something else holds it back.
     pub fn next(&mut self, now: Time, new: bool) -> Turn {
+        self.tick(now);
         let takes = self.receiver_takes.min(self.first.saturating_add(self.limits.window.min(self.window_max)));
         let fresh = (new && self.next < takes).then_some(Next { number: self.next, again: false });
         let again = self.losses.first().map(|number| Next { number, again: true });
@@ -139,13 +189,15 @@ impl SendSide {
         let Some(next) = again.or(fresh) else {
             // Time in which there is nothing that may leave is not made up for.
             self.pacing.rest(now);
-            self.window_full |= new;
-            self.limited |= !new;
+            self.held(|held| {
+                held.window |= new;
+                held.other |= !new;
+            });
             return Turn::Wait;
         };
         let due = self.pacing.due().max(self.limits.frozen_until);
         if due > now {
-            self.paced = true;
+            self.held(|held| held.period = true);
             return Turn::WaitUntil(due);
         }
         Turn::Send(next)
@@ -155,6 +207,7 @@ impl SendSide {
     /// such a packet must not be joined with others, or its time of arrival is that of all of them.
     pub fn sent(&mut self, now: Time, next: Next) -> bool {
         self.pacing.spend(now);
+        self.sent += 1;
         if next.again {
             self.losses.remove(next.number, next.number);
             return false;
@@ -186,7 +239,7 @@ impl SendSide {
 
     /// A limit that is not UDT's holds packets back.
     pub fn limited(&mut self, now: Time) {
-        self.limited = true;
+        self.held(|held| held.other = true);
         self.pacing.rest(now);
     }
 
@@ -198,6 +251,9 @@ impl SendSide {
     /// When it acknowledges what was never sent: nothing is changed.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), BadNumber> {
         let delivered = self.acknowledge(now, ack.next)?;
+        if self.acked.is_none_or(|acked| is_after(ack.number, acked)) {
+            self.acked = Some(ack.number);
+        }
         // An ACK that was overtaken says nothing of the present.
         if ack.next < self.first {
             return Ok(());
@@ -206,8 +262,8 @@ impl SendSide {
         (self.rtt.smoothed, self.rtt.variation) = (ack.rtt, ack.rtt_variation);
         smooth(&mut self.arrival_speed, ack.arrival_speed);
         smooth(&mut self.capacity, ack.capacity);
-        self.progress(now, true, delivered);
-        (self.window_full, self.paced, self.limited) = (false, false, false);
+        self.progress(now, Some(ack), delivered);
+        self.held_since_ack = Held::default();
         Ok(())
     }
 
@@ -218,7 +274,7 @@ impl SendSide {
     pub fn on_light_ack(&mut self, now: Time, next: u64) -> Result<(), BadNumber> {
         let delivered = self.acknowledge(now, next)?;
         self.receiver_takes = self.receiver_takes.saturating_add(delivered);
-        self.progress(now, false, delivered);
+        self.progress(now, None, delivered);
         Ok(())
     }
 
@@ -226,6 +282,7 @@ impl SendSide {
         if next > self.next {
             return Err(BadNumber);
         }
+        self.tick(now);
         self.rearm(now);
         let delivered = next.saturating_sub(self.first);
         if delivered > 0 {
@@ -235,20 +292,20 @@ impl SendSide {
         Ok(delivered)
     }
 
-    fn progress(&mut self, now: Time, full: bool, delivered: u64) {
+    fn progress(&mut self, now: Time, full: Option<&Ack>, delivered: u64) {
         self.control.on_ack(&Progress {
             now,
-            full,
+            full: full.is_some(),
             delivered,
             first: self.first,
             next: self.next,
             in_flight: self.in_flight(),
             rtt: self.rtt.smoothed,
             arrival_speed: self.arrival_speed,
+            speed_said: full.map_or(0.0, |ack| f64::from(ack.arrival_speed)),
             capacity: self.capacity,
             packet_bytes: self.packet_bytes,
-            // A limit of another kind breaks a burst up that a full window would have allowed, too.
-            held_back: self.window_full || self.paced && !self.limited,
+            held_back: self.held_since_ack.by_control(),
         });
         self.refresh();
     }
@@ -261,24 +318,42 @@ impl SendSide {
         if losses.iter().any(|&(first, last)| first > last || last >= self.next) {
             return Err(BadNumber);
         }
+        self.tick(now);
         self.rearm(now);
         let news = losses.iter().filter(|(_, last)| *last >= self.first);
-        let mut first_lost = None;
+        let (mut first_lost, lost) = (None, self.lost);
         for &(first, last) in news {
             let first = first.max(self.first);
             self.lost += self.losses.insert(first, last, ());
             first_lost.get_or_insert(first);
         }
         if let Some(first_lost) = first_lost {
-            self.control.on_nak(&self.nak(now, first_lost));
+            self.control.on_nak(&self.nak(now, first_lost, self.lost - lost));
             self.refresh();
         }
         Ok(())
     }
 
-    fn nak(&self, now: Time, first_lost: u64) -> Nak {
+    fn nak(&self, now: Time, first_lost: u64, packets: u64) -> Nak {
         let Self { next, arrival_speed, .. } = *self;
-        Nak { now, first_lost, next, in_flight: self.in_flight(), rtt: self.rtt.smoothed, arrival_speed }
+        Nak { now, first_lost, packets, next, in_flight: self.in_flight(), rtt: self.rtt.smoothed, arrival_speed }
+    }
+
+    /// The receiver warns that the delay grows, as its answer to the ACK `ack` showed.
+    ///
+    /// # Errors
+    /// When no such ACK came, or a warning came of it or a later one: nothing is changed.
+    pub fn on_warning(&mut self, now: Time, ack: u32) -> Result<(), BadNumber> {
+        let known = self.acked.is_some_and(|acked| !is_after(ack, acked));
+        if !known || self.warned.is_some_and(|warned| !is_after(ack, warned)) {
+            return Err(BadNumber);
+        }
+        self.tick(now);
+        self.rearm(now);
+        self.warned = Some(ack);
+        self.control.on_warning(&self.nak(now, self.next, 0));
+        self.refresh();
+        Ok(())
     }
 
     // --- EXP --------------------------------------------------------------------------------------------------------
@@ -304,8 +379,9 @@ impl SendSide {
         self.expired = (self.expired + 1).min(EXPIRE_BACKOFF_MAX);
         self.expired_at = now;
         if self.losses.is_empty() {
-            self.lost += self.losses.insert(self.first, self.next - 1, ());
-            self.control.on_expired(&self.nak(now, self.first), repeated);
+            let packets = self.losses.insert(self.first, self.next - 1, ());
+            self.lost += packets;
+            self.control.on_expired(&self.nak(now, self.first, packets), repeated);
             self.refresh();
             return if broken { Expired::Broken } else { Expired::Resend };
         }
@@ -379,6 +455,11 @@ impl SendSide {
     pub fn memory_bytes(&self) -> usize {
         self.losses.ranges() * 40
     }
+}
+
+/// Whether ACK number `a` is later than `b`: they wrap.
+fn is_after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
 }
 
 /// 7/8 of the old and 1/8 of the new; 0 is no measurement.
@@ -463,6 +544,43 @@ mod tests {
         assert_eq!((side.first(), side.in_flight(), side.lost()), (0, 16, 0));
         side.on_ack(at(2), &ack(16)).unwrap();
         assert_eq!((side.on_nak(at(3), &[(0, 15)]), side.lost()), (Ok(()), 0), "that has come since");
+    }
+
+    #[test]
+    fn a_warning_counts_once_and_only_for_an_ack_that_came() {
+        let control = Control::native(Variant::Udt1, 1_000, 1);
+        let mut side = SendSide::new(at(0), control, 1_000, Some(Span::from_millis(20)));
+        burst(&mut side, at(1));
+        assert_eq!(side.on_warning(at(2), 0), Err(BadNumber), "no ACK came");
+        side.on_ack(at(20), &Ack { number: u32::MAX, arrival_speed: 1_000, ..ack(1) }).unwrap();
+        assert_eq!(side.on_warning(at(21), 0), Err(BadNumber), "not that one");
+        assert_eq!(side.on_warning(at(21), u32::MAX), Ok(()));
+        let period = side.limits().period_nanos;
+        assert_eq!(side.on_warning(at(22), u32::MAX), Err(BadNumber), "a copy");
+        assert_eq!(side.on_warning(at(22), u32::MAX - 1), Err(BadNumber), "one that was overtaken");
+        assert_eq!(side.limits().period_nanos, period);
+        side.on_ack(at(30), &ack(2)).unwrap();
+        side.on_warning(at(31), 1).unwrap();
+        assert!(side.limits().period_nanos > period);
+    }
+
+    #[test]
+    fn a_timer_of_rate_control_fires_each_syn_whatever_comes() {
+        let control = Control::native(Variant::Paper2004, 1_000, 1);
+        let mut side = SendSide::new(at(0), control, 1_000, Some(Span::from_millis(20)));
+        let known = Ack { arrival_speed: 1_000, capacity: 10_000, ..ack(1) };
+        burst(&mut side, at(1));
+        side.on_ack(at(2), &known).unwrap();
+        side.on_nak(at(3), &[(2, 2)]).unwrap();
+        let rate = |side: &SendSide| 1e7 / side.limits().period_nanos;
+        let before = rate(&side);
+        // The NAK ended slow start. 108 Mbit/s are left: a packet more in each of the five SYN, though no ACK comes.
+        burst(&mut side, at(55));
+        assert!((rate(&side) - before - 5.0).abs() < 1e-6, "{before} {}", rate(&side));
+        side.on_nak(at(57), &[(5, 5)]).unwrap();
+        let before = rate(&side);
+        burst(&mut side, at(75));
+        assert!((rate(&side) - before - 1.0).abs() < 1e-6, "not in the SYN of the NAK: {before} {}", rate(&side));
     }
 
     #[test]

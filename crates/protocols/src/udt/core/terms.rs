@@ -8,6 +8,35 @@ pub const SYN: Span = Span::from_millis(10);
 pub const PAIR_EVERY: u64 = 16;
 /// A light ACK for so many packets (UDT 4).
 pub const LIGHT_ACK_EVERY: u64 = 64;
+/// How a receiver finds the speed at which packets arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpeedRule {
+    /// The last 16 intervals, by UDT's median filter (UDT 1 and UDT 4).
+    Filtered,
+    /// The median of the intervals since the last full ACK (udt-2004 2.3).
+    SinceAck,
+}
+
+/// What a receiver tells its sender, and how it measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reporting {
+    /// A light ACK for so many packets; `u64::MAX`: none.
+    pub light_ack_every: u64,
+    /// How the speed of arrival is found.
+    pub speed: SpeedRule,
+    /// Whether it warns of delay that grows (UDT 1).
+    pub warns: bool,
+}
+
+impl Reporting {
+    /// As UDT 4 does.
+    pub const UDT4: Self = Self { light_ack_every: LIGHT_ACK_EVERY, speed: SpeedRule::Filtered, warns: false };
+    /// As udt-2004 has it: an ACK each SYN and no others.
+    pub const PAPER_2004: Self = Self { light_ack_every: u64::MAX, speed: SpeedRule::SinceAck, warns: false };
+    /// As UDT 1: no light ACKs, and warnings of delay.
+    pub const UDT1: Self = Self { light_ack_every: u64::MAX, speed: SpeedRule::Filtered, warns: true };
+}
+
 /// A range of packet numbers, first and last.
 pub type Losses = (u64, u64);
 
@@ -42,4 +71,9 @@ pub enum Feedback {
     },
     /// These packets are missing.
     Nak(Vec<Losses>),
+    /// The delay of packets grows, as the answer to the ACK of this number showed.
+    Warning {
+        /// The ACK's number.
+        ack: u32,
+    },
 }
