@@ -44,7 +44,7 @@ pub fn site(kepts: &Kepts, directory: &Path) -> Result<Site, ExperimentError> {
     let index = document(TITLE, |body| {
         body.element("header", &[], |header| header.leaf("h1", &[], TITLE));
         body.element("main", &[], |main| {
-            summary::write(main, &items, &counts, |item| item.file());
+            summary::write(main, &items, &counts, file_of);
             summary::write_problems(main, &kepts.problems, directory);
             for heading in METHOD_SECTIONS {
                 main.leaf("h2", &[], heading);
@@ -56,6 +56,10 @@ pub fn site(kepts: &Kepts, directory: &Path) -> Result<Site, ExperimentError> {
     let mut pages = vec![Page { file: "index.html".to_owned(), html: index }];
     pages.extend((0..items.len()).map(|at| page(&items, at)));
     Ok(Site { pages, counts })
+}
+
+fn file_of(item: &Item<'_>) -> String {
+    item.file()
 }
 
 /// The page of item number `at`.
