@@ -138,13 +138,13 @@ mod tests {
 
     #[test]
     fn controls_have_the_documented_fields() {
-        let found = [Status { control: CONTROLS[2], loaded: true, fair_factor: Some(10) }];
+        let found = [Status { control: CONTROLS[3], loaded: true, fair_factor: Some(10) }];
         assert_documented("Congestion controls of the kernel", &Controls::from(&found[..]));
     }
 
     #[test]
     fn line_says_what_is_known() {
-        let status = |loaded, fair_factor| Status { control: CONTROLS[2], loaded, fair_factor };
+        let status = |loaded, fair_factor| Status { control: CONTROLS[3], loaded, fair_factor };
         let beginning = "inhaul_fhstcp  Fair HighSpeed TCP (fhstcp-2005): ";
         assert_eq!(line(&status(false, None)), format!("{beginning}not loaded"));
         assert_eq!(line(&status(true, None)), format!("{beginning}loaded"));

@@ -19,7 +19,7 @@ Examples:
     inhaul lab run gtp-2004/fig7 --keep results
     inhaul lab report results --output report.html
   Make a site: an index, and a page for each item:
-    inhaul lab report results --site docs/results";
+    inhaul lab report results --site site";
 
 #[derive(Debug, Args)]
 pub(crate) struct Report {
