@@ -104,7 +104,8 @@ impl Next {
             }
             Self::Trust { server, key } => {
                 words.extend(["key", "trust"].map(str::to_owned));
-                words.extend([server.to_string(), key.to_string()]);
+                words.push(server.to_string());
+                words.extend(key.argument().split(' ').map(str::to_owned));
             }
         }
         Some(Hint::new(words))
@@ -168,6 +169,15 @@ mod tests {
         let key = Fingerprint::of(b"k");
         let unknown = MoveError::ServerKeyUnknown { server: "[::1]:5".parse().unwrap(), key };
         assert_eq!(hint("inhaul ls [::1]:5", &unknown).unwrap(), format!("inhaul key trust '[::1]:5' {key}"));
+        // One in 64 begins with a hyphen, and may look like an option.
+        let key: Fingerprint = format!("-h{}A", "x".repeat(40)).parse().unwrap();
+        let unknown = MoveError::ServerKeyUnknown { server: "a:5".parse().unwrap(), key };
+        let line = hint("inhaul ls a:5", &unknown).unwrap();
+        assert_eq!(line, format!("inhaul key trust a:5 -- {key}"));
+        assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        // What looks like no option needs nothing before it.
+        let typed = format!("inhaul key trust a:5 -3{}A", "x".repeat(40));
+        assert!(Cli::try_parse_from(typed.split(' ')).is_ok(), "{typed}");
     }
 
     #[test]

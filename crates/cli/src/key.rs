@@ -62,7 +62,7 @@ pub(crate) struct TrustKey {
     #[arg(value_name = "HOST[:PORT]", value_parser = options::server)]
     server: Server,
     /// The fingerprint of its key
-    #[arg(value_name = "FINGERPRINT")]
+    #[arg(value_name = "FINGERPRINT", allow_hyphen_values = true)]
     key: Fingerprint,
 }
 

@@ -39,6 +39,14 @@ impl Fingerprint {
     }
 }
 
+impl Fingerprint {
+    /// As a line of a shell has it: one that begins with a hyphen is no option.
+    pub fn argument(&self) -> String {
+        let text = self.to_string();
+        if text.starts_with('-') { format!("-- {text}") } else { text }
+    }
+}
+
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&base64::encode(Alphabet::Url, &self.0))

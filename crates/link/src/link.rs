@@ -43,6 +43,7 @@ pub struct Link<T> {
     admission: Admission,
     loss: Loss,
     duplication: (Probability, RandomStream),
+    marking: (Probability, RandomStream),
     wire: Wire,
     /// In the order in which they were sent: first the `on_wire` packets whose transmission has begun, then those that
     /// wait.
@@ -88,6 +89,7 @@ impl<T: Clone + Mark> Link<T> {
             admission: Admission::new(spec.queue, stream(0)),
             loss: Loss::new(spec.loss, stream(1)),
             duplication: (spec.duplication, stream(2)),
+            marking: (spec.marking, stream(5)),
             ring: VecDeque::new(),
             on_wire: 0,
             in_transmission: (Transit { span: Span::ZERO, in_order: true }, Time::ZERO),
@@ -115,7 +117,12 @@ impl<T: Clone + Mark> Link<T> {
             return Err(DropCause::Down);
         }
         match self.admission.admit(now, &self.line, self.stats.queued, bytes) {
-            Verdict::Passes => {}
+            Verdict::Passes => {
+                let (share, random) = &mut self.marking;
+                if *share > Probability::ZERO && random.chance(*share) && packet.mark() {
+                    self.stats.marked.add(bytes);
+                }
+            }
             Verdict::Marked if packet.mark() => self.stats.marked.add(bytes),
             Verdict::Marked | Verdict::Early => {
                 self.stats.early.add(bytes);

@@ -25,6 +25,8 @@ pub struct LinkSpec {
     pub loss: LossSpec,
     /// Which packets are held back on the wire, so that others pass them.
     pub reordering: ReorderingSpec,
+    /// Probability that a packet is marked as if it had met congestion, as broken devices do (ECN, RFC 3168), if it can be.
+    pub marking: Probability,
     /// Probability that a packet arrives twice. The copy arrives with the packet (under reordering, as jitter has
     /// it) and takes none of the rate.
     pub duplication: Probability,
@@ -41,6 +43,7 @@ impl LinkSpec {
             queue: QueueSpec::UNLIMITED,
             loss: LossSpec::None,
             reordering: ReorderingSpec::NONE,
+            marking: Probability::ZERO,
             duplication: Probability::ZERO,
         }
     }

@@ -36,7 +36,7 @@ pub struct LinkStats {
     pub queued: Traffic,
     /// Dropped because the queue was full.
     pub queue_full: Traffic,
-    /// Let pass with a mark of congestion, where RED or CoDel would have dropped it.
+    /// Marked as having met congestion: where RED or CoDel would have dropped it, or by a device that marks at random.
     pub marked: Traffic,
     /// Dropped by RED or CoDel while the queue was not full.
     pub early: Traffic,

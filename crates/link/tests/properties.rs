@@ -91,6 +91,7 @@ prop_compose! {
             queue,
             loss,
             reordering: ReorderingSpec { probability: p(held_back), by: Span::from_micros(100) },
+            marking: p(twice),
             duplication: p(twice),
         }
     }
@@ -192,7 +193,7 @@ proptest! {
     #[test]
     fn marks_take_the_place_of_early_drops(spec in any_link(), script in script()) {
         let mut spec = without_reordering(spec);
-        (spec.loss, spec.duplication) = (LossSpec::None, Probability::ZERO);
+        (spec.loss, spec.marking, spec.duplication) = (LossSpec::None, Probability::ZERO, Probability::ZERO);
         let mut run = Run::new(spec.clone());
         run.script(&script);
         run.finish();

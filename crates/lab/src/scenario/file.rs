@@ -159,6 +159,7 @@ pub(crate) struct LinkFields {
     pub(crate) burst_loss: Option<Spanned<GilbertElliottFile>>,
     pub(crate) lose_packets: Option<Spanned<Vec<u64>>>,
     pub(crate) reordering: Option<ReorderingFile>,
+    pub(crate) marking: Option<Share>,
     pub(crate) duplication: Option<Share>,
 }
 

@@ -255,6 +255,7 @@ impl LinkFields {
                 probability: held_back.probability.0,
                 by: held_back.by.0,
             }),
+            marking: self.marking.map_or(Probability::ZERO, |share| share.0),
             duplication: self.duplication.map_or(Probability::ZERO, |share| share.0),
         };
         let place = self.red.as_ref().map(Spanned::span).or_else(|| self.codel.as_ref().map(Spanned::span));

@@ -95,7 +95,7 @@ pub enum MoveError {
     },
     /// The server has another key than before.
     #[error(
-        "{server}: ITS KEY HAS CHANGED from {known} to {seen}: another host may have taken its place. If it has a new key, and 'inhaul key show' says so there: 'inhaul key trust {server} {seen}'"
+        "{server}: ITS KEY HAS CHANGED from {known} to {seen}: another host may have taken its place. If it has a new key, and 'inhaul key show' says so there: 'inhaul key trust {server} {}'", .seen.argument()
     )]
     ServerKeyChanged {
         /// The server.

@@ -7,6 +7,7 @@
 
 mod burst;
 mod discover;
+mod marks;
 mod monitor;
 mod paper;
 mod receiver;

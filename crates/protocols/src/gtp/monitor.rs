@@ -5,6 +5,7 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::{RttEstimator, WindowedMin};
 
 use super::burst::BurstBound;
+use super::marks::Marks;
 
 /// The least delay, one way and both, is remembered for so long. Longer, and the drift of two clocks would pass for a
 /// queue.
@@ -182,6 +183,7 @@ pub struct SingleFlowMonitor {
     dispersions: [Dispersion; TRAINS],
     dispersions_seen: usize,
     display: (Time, u64, Bitrate),
+    marks: Marks,
     /// How long a burst the path has borne.
     pub bursts: BurstBound,
     /// Packets received since the start.
@@ -214,6 +216,7 @@ impl SingleFlowMonitor {
             dispersions: [Dispersion::default(); TRAINS],
             dispersions_seen: 0,
             display: (now, 0, Bitrate::ZERO),
+            marks: Marks::default(),
             bursts: BurstBound::default(),
             received_packets: 0,
             marked_packets: 0,
@@ -241,7 +244,7 @@ impl SingleFlowMonitor {
     pub fn on_data(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
         self.received_packets += run.packets;
         self.wire_bytes += run.wire_bytes;
-        let marked = if run.congested { run.packets } else { 0 };
+        let marked = self.marks.count(run.packets, run.congested);
         self.this_rtt.received += run.packets;
         self.this_rtt.marked += marked;
         self.marked_packets += marked;
@@ -338,6 +341,9 @@ impl SingleFlowMonitor {
             self.recent = Bitrate::of(self.wire_bytes - bytes, now.since(since));
             self.recent_since = Some((now, self.wire_bytes, self.received_packets));
         }
+        if self.marks.end_rtt() {
+            (self.this_rtt.marked, self.this_rtt.marked_now, self.interval.marked) = (0, 0, 0);
+        }
         self.last_rtt = std::mem::take(&mut self.this_rtt);
         if self.last_rtt.received > 0 {
             self.bursts.on_rtt(self.last_rtt.lost > 0);
@@ -348,6 +354,13 @@ impl SingleFlowMonitor {
     /// How many packets came without a mark since the start, and how many were lost or came with one.
     pub fn came_and_lost(&self) -> (u64, u64) {
         (self.received_packets - self.marked_packets, self.lost_packets + self.marked_packets)
+    }
+
+    /// What was lost since the last call of this or the one above, and how much came: for a burst, which a queue may mark as
+    /// long as it holds it.
+    pub fn take_burst_loss(&mut self, now: Time) -> Option<Loss> {
+        self.take_rtt_loss(now);
+        self.last_rtt.part(self.last_rtt.lost_now)
     }
 
     /// The loss of the last RTT or since, whichever is more: a sign of congestion that is too fresh for an interval.

@@ -154,7 +154,7 @@ impl Central {
         let flow = flows.get_mut(&id)?;
         let Phase::Train { blocks, .. } = flow.phase else { return None };
         flow.monitor.end_train();
-        let lost = flow.monitor.take_rtt_loss(now).unwrap_or_default();
+        let lost = flow.monitor.take_burst_loss(now).unwrap_or_default();
         let burst = Burst { blocks, seen: flow.monitor.dispersion(), lost, rtt: flow.rtt() };
         let longer = self.capacities.on_train(id, burst, &mut group(flows));
         let flow = flows.get_mut(&id)?;
