@@ -62,8 +62,6 @@ impl Seen {
 pub(super) struct SendCapacity {
     due: Option<Time>,
     found: Option<Found>,
-    /// What left in the look before.
-    before: Bitrate,
     /// Looks in which a second sign of a full link counts.
     suspected: u32,
     /// Looks in which nothing is found, and how many there will be next time.
@@ -127,7 +125,7 @@ impl Found {
 
 impl Default for SendCapacity {
     fn default() -> Self {
-        Self { due: None, found: None, before: Bitrate::ZERO, suspected: 0, deaf: (0, DEAF.0) }
+        Self { due: None, found: None, suspected: 0, deaf: (0, DEAF.0) }
     }
 }
 
@@ -162,8 +160,6 @@ impl SendCapacity {
         }
         let sent: f64 = seen.iter().map(|flow| flow.sent.as_f64()).sum();
         let came = Bitrate::from_f64(sent);
-        // A host that paused in this look has sent less than its link carries.
-        let carried = came.max(std::mem::replace(&mut self.before, came));
         let is_full = is_full(seen, sent);
         // One sign may be chance, but for a test.
         let tests = self.found.as_ref().is_some_and(|found| found.step > 0.0);
@@ -171,10 +167,10 @@ impl SendCapacity {
         self.suspected = if is_full { SIGN_LOOKS } else { self.suspected.saturating_sub(1) };
         match &mut self.found {
             None if self.deaf.0 > 0 => self.deaf.0 -= 1,
-            None if is_sure => self.found = Some(Found::new(carried)),
+            None if is_sure => self.found = Some(Found::new(came)),
             None => {}
             Some(found) if is_sure => {
-                found.refute(carried);
+                found.refute(came);
                 if found.is_confirmed() {
                     self.deaf.1 = DEAF.0;
                 }
