@@ -124,13 +124,17 @@ fn run_says_which_command_failed_and_ends_the_others_after_the_time() {
 fn run_counts_the_processor_time_of_what_is_left_behind() {
     let place = Place::new(SCENARIO);
     let scenario = place.scenario();
-    fs::write(place.path("count"), "i=0; while [ $i -lt $1 ]; do i=$((i+1)); done; touch done").unwrap();
-    // One leaves its command by a session of its own, and ends before it; the other one runs until it is killed.
+    fs::write(place.path("count"), "echo $$ > pid; i=0; while [ $i -lt $1 ]; do i=$((i+1)); done").unwrap();
+    // One leaves its command by a session of its own, and has ended and been waited for before the command ends; the
+    // other one runs until it is killed.
     let directory = place.path("");
-    let left =
-        format!("cd {}; (setsid sh count 300000 &); until [ -e done ]; do sleep 0.05; done", directory.display());
-    let right = format!("cd {}; (setsid sh count 4000000000 &); sleep 0.5", directory.display());
-    let outcome = run(&["link", "run", &scenario, "--on", "left", &left, "--on", "right", &right, "--json"]);
+    let left = format!(
+        "cd {}; (setsid sh count 300000 &); until [ -s pid ]; do sleep 0.05; done; \
+         while kill -0 $(cat pid); do sleep 0.05; done",
+        directory.display()
+    );
+    let right = "(setsid sh -c 'while :; do :; done' &); sleep 0.5";
+    let outcome = run(&["link", "run", &scenario, "--on", "left", &left, "--on", "right", right, "--json"]);
     if is_forbidden(&outcome) {
         return;
     }
