@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use inhaul_base::table::{Align, Table};
 use inhaul_base::{Bitrate, format_bytes, format_seconds};
-use inhaul_mover::{Action, Policy, Report, SourceStatus, printable};
+use inhaul_mover::{Action, FileReport, Policy, Report, SourceStatus, printable};
 
 /// The summary of a transfer that ended well, with a newline at the end.
 pub(crate) fn of_transfer(report: &Report) -> String {
@@ -21,7 +21,13 @@ pub(crate) fn of_transfer(report: &Report) -> String {
         0 => String::new(),
         bytes => format!(" ({} of them fetched earlier)", format_bytes(bytes)),
     };
-    let _ = writeln!(text, "{files}, {}{resumed}, verified, in {seconds}", format_bytes(report.bytes));
+    let is_unverified = |file: &FileReport| matches!(file.action, Action::Fetch | Action::Replace) && !file.verified;
+    let verified = match report.files.iter().filter(|file| is_unverified(file)).count() {
+        0 => "verified".to_owned(),
+        unverified if unverified == landed => "NOT VERIFIED (no source gives digests)".to_owned(),
+        unverified => format!("{} NOT VERIFIED (no source gives digests)", count_of_files(unverified)),
+    };
+    let _ = writeln!(text, "{files}, {}{resumed}, {verified}, in {seconds}", format_bytes(report.bytes));
     // What is shown above is not always what the rate is of.
     let fetched = if report.fetched_bytes == report.bytes {
         String::new()

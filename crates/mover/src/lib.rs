@@ -8,6 +8,7 @@
 //! - `session`: what client and server say to each other; `engine`: the one real-time loop and its sockets.
 //! - `check` and `fetch_list`: lists of checksums and of what to fetch, without any network.
 //! - `paths`: how flows' data comes, over UDP or streams.
+//! - `sources`: where the bytes of a data set come from, opened, lost and opened again.
 //! - `haul`: a transfer at the receiver; `serve`: a server; `read`: parts of data sets into memory.
 //! - `delegate`: puts and copies, which one host orders and another carries out.
 //! - `doctor` and `bench`: what a path and its ends can do.
@@ -28,6 +29,7 @@ mod paths;
 mod read;
 mod serve;
 mod session;
+mod sources;
 mod system;
 
 pub use api::counters::{Count, Counters, Refusal};

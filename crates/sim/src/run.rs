@@ -231,7 +231,7 @@ impl Simulation {
             Event::Complete { object } => (1, object.0),
             Event::Failed { flow, .. } => (2, flow.0),
             Event::Starved { object } => (3, object.0),
-            Event::Control { .. } | Event::Closed { .. } | Event::Opened { .. } => return,
+            Event::Control { .. } | Event::Closed { .. } | Event::Opened { .. } | Event::Source { .. } => return,
         };
         self.mix(self.now.as_nanos());
         self.mix(kind << 32 | u64::from(from.0));
@@ -449,7 +449,8 @@ impl Simulation {
             }
             Event::Starved { object } => self.starved.push((from, object)),
             Event::Closed { flow } => self.on_closed(from, flow),
-            Event::Opened { .. } => {}
+            // No simulated flow is of a source that is no sender.
+            Event::Opened { .. } | Event::Source { .. } => {}
         }
     }
 

@@ -38,6 +38,21 @@ pub struct JoinFlow {
     pub limits: FlowLimits,
 }
 
+/// A receiver's new flow from a source that does not speak the protocol: see [`Command::JoinSource`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinSource {
+    /// The new flow's name.
+    pub flow: FlowId,
+    /// What it fetches; known from a [`Command::Fetch`].
+    pub object: ObjectId,
+    /// How many requests the source serves at once.
+    pub lanes: u32,
+    /// Its round-trip time, as it was measured when it was opened.
+    pub rtt: Span,
+    /// Limits of the flow.
+    pub limits: FlowLimits,
+}
+
 /// Parameters of a protocol, names and values.
 pub type Parameters = Arc<[(String, String)]>;
 
@@ -89,6 +104,10 @@ pub enum Command {
     },
     /// Receiver: a control stream to a sender of the object is up; fetch over it.
     Join(JoinFlow),
+    /// Receiver: fetch from a source that is no sender of the protocol: an HTTP server, or a file. It is asked by
+    /// [`Event::Source`](crate::Event::Source), and what it delivers comes by
+    /// [`Endpoint::handle_delivery`](crate::Endpoint::handle_delivery).
+    JoinSource(JoinSource),
     /// Sender: a control stream to a receiver is up; serve the object over it.
     Offer(OfferFlow),
     /// The flow's control stream has ended, or the user gives the flow up.
@@ -183,6 +202,9 @@ pub enum CommandError {
     /// A range ends beyond its object.
     #[error("the range {0} ends beyond the object")]
     OutOfRange(ByteRange),
+    /// The protocol fetches from its own senders only.
+    #[error("this protocol fetches only from senders that speak it: HTTP servers and files need 'gtp'")]
+    NoSources,
     /// The protocol has no policies.
     #[error("this protocol has no policies")]
     NoPolicies,

@@ -1,5 +1,7 @@
 //! What an endpoint tells its user.
 
+use inhaul_base::{Bitrate, ByteRange};
+
 use crate::ids::{FlowId, ObjectId};
 
 /// Something that the user or the control stream must hear of.
@@ -11,6 +13,13 @@ pub enum Event {
         flow: FlowId,
         /// The message.
         message: Vec<u8>,
+    },
+    /// Have a source that is no sender ([`Command::JoinSource`](crate::Command::JoinSource)) do this.
+    Source {
+        /// The flow.
+        flow: FlowId,
+        /// What.
+        order: SourceOrder,
     },
     /// The path is open both ways: data can come.
     Opened {
@@ -39,6 +48,25 @@ pub enum Event {
         /// The object.
         object: ObjectId,
     },
+}
+
+/// What a source that is no sender is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceOrder {
+    /// Deliver these ranges, in any pieces and order.
+    Ask {
+        /// The request's number: one more than the last one's.
+        request: u32,
+        /// Ascending and disjoint.
+        ranges: Vec<ByteRange>,
+    },
+    /// What was asked for by requests up to this one need not be delivered any more.
+    Unask {
+        /// The last of these requests.
+        through: u32,
+    },
+    /// Read no faster than this, over all connections together.
+    Pace(Bitrate),
 }
 
 /// Why a flow ended badly.

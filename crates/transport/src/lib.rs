@@ -23,10 +23,10 @@ mod pump;
 mod tcp_flows;
 
 pub use batch::{Place, Route, RxMessage, Transmit, TxBatch, TxDatagram};
-pub use command::{ClientRate, Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
+pub use command::{ClientRate, Command, CommandError, FlowLimits, JoinFlow, JoinSource, OfferFlow, Parameters};
 pub use endpoint::{Endpoint, Expected, FlowStats, HeldBy, HostSample, Pause};
 pub use envelope::{CONNECTION_FIELD, ENVELOPE_LEN, Envelope, TAG_LEN};
-pub use event::{Event, FlowError};
+pub use event::{Event, FlowError, SourceOrder};
 pub use ids::{ConnectionId, FlowId, ObjectId};
 pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};
 pub use path_spec::{PathSpec, STREAM_AHEAD_MAX};

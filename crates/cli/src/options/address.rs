@@ -34,7 +34,9 @@ pub(crate) fn source_not_here(text: &str) -> Result<Source, Wrong> {
 
 /// A data set and its servers.
 pub(crate) fn source(text: &str) -> Result<Source, Wrong> {
-    let whole = whole(text)?;
+    let parts = Source::parts(text.trim()).into_iter();
+    let parts = parts.map(|(part, is_url)| if is_url { Ok(part.to_owned()) } else { whole(part) });
+    let whole = parts.collect::<Result<Vec<String>, Wrong>>()?.join(",");
     whole.parse().map_err(|error| explained(&error, text, &whole))
 }
 

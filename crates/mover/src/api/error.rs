@@ -159,6 +159,14 @@ pub enum MoveError {
         /// What was wrong.
         detail: String,
     },
+    /// A source that is no inhaul server cannot be read, or breaks the rules of its kind.
+    #[error("{server}: {detail}")]
+    BadSource {
+        /// The source.
+        server: Server,
+        /// What was wrong.
+        detail: String,
+    },
     /// Mirrors have different data sets, and there is no majority.
     #[error(
         "{data_set}: the mirrors have different files or sizes, and no majority agrees; fetch from one of them, or make them the same"
@@ -442,9 +450,11 @@ impl MoveError {
             Self::PathNotFound { .. } | Self::NothingToServe { .. } | Self::Unverifiable { .. } => {
                 ErrorKind::PathNotFound
             }
-            Self::Refused { .. } | Self::Busy { .. } | Self::Protocol { .. } | Self::MirrorsDiffer { .. } => {
-                ErrorKind::Refused
-            }
+            Self::Refused { .. }
+            | Self::Busy { .. }
+            | Self::Protocol { .. }
+            | Self::BadSource { .. }
+            | Self::MirrorsDiffer { .. } => ErrorKind::Refused,
             Self::NoRight { .. } => ErrorKind::NoRight,
             Self::ServerKeyUnknown { .. }
             | Self::ServerKeyChanged { .. }

@@ -16,3 +16,4 @@ pub(crate) mod source;
 pub(crate) mod stream_output;
 pub(crate) mod tickets;
 pub(crate) mod trust;
+pub(crate) mod url;

@@ -75,7 +75,8 @@ pub struct FileReport {
     pub bytes: u64,
     /// The BLAKE3 hash of its content, in hexadecimal.
     pub blake3: Option<String>,
-    /// Whether every byte agreed with the source's digests.
+    /// Whether every byte agreed with the sources' digests, or the file with a checksum. False for a file that has come
+    /// from sources that give no digests.
     pub verified: bool,
     /// The kinds of the published checksums that it agreed with, by name: those of `--expect`, of a Metalink or of an
     /// input file.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use inhaul_base::byte_text::{bytes_of, quoted, text_of};
 use inhaul_identity::{Ticket, TicketError};
 
+use super::url;
+
 /// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4321;
 /// Most servers of one source.
@@ -23,12 +25,14 @@ pub struct Server {
     pub port: u16,
     /// What stood behind the `#`: the fingerprint of its key, and a token for it.
     pub ticket: Arc<Ticket>,
+    /// It is no inhaul server: its copy of the data set is what this URL names.
+    pub url: Option<Arc<str>>,
 }
 
 impl Server {
     /// A server of which nothing else is known.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self { host: host.into(), port, ticket: Arc::default() }
+        Self { host: host.into(), port, ticket: Arc::default(), url: None }
     }
 }
 
@@ -48,7 +52,7 @@ impl PartialOrd for Server {
 
 impl Ord for Server {
     fn cmp(&self, other: &Self) -> Ordering {
-        (&self.host, self.port).cmp(&(&other.host, other.port))
+        (&self.host, self.port, &self.url).cmp(&(&other.host, other.port, &other.url))
     }
 }
 
@@ -101,6 +105,9 @@ pub enum SourceError {
     /// More servers are named than any transfer uses.
     #[error("more than {SERVERS_MAX} servers of one data set are too many: name fewer")]
     TooMany,
+    /// A URL of a source that is read by ranges names no file.
+    #[error("'{0}' names no file: write the URL of one")]
+    NoFile(String),
     /// A destination has several servers.
     #[error("data is brought to one server: name one host")]
     SeveralServers,
@@ -113,22 +120,40 @@ impl FromStr for Source {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
-        let Parts { hosts, path, tickets } = split(text)?;
-        let mut mirrors: Vec<Server> = Vec::new();
-        for host in hosts.split(',') {
-            if mirrors.len() >= SERVERS_MAX {
-                return Err(SourceError::TooMany);
+        let (mut mirrors, mut path) = (Vec::new(), None);
+        for part in url::split_urls(text) {
+            if url::is_ranges_url(part) {
+                add_mirror(&mut mirrors, url::server_of(part)?)?;
+                path.get_or_insert(url::file_name(part)?);
+                continue;
             }
-            let server: Server = host.parse()?;
-            if mirrors.contains(&server) {
-                return Err(SourceError::Repeated(server));
-            }
-            mirrors.push(server);
+            let (servers, of_servers) = servers_of(part)?;
+            servers.into_iter().try_for_each(|server| add_mirror(&mut mirrors, server))?;
+            path = Some(of_servers);
         }
-        hand_out(tickets, &mut mirrors)?;
-        // Slashes are trimmed after decoding: '%2F' is one too.
-        Ok(Self { mirrors, path: decode_path(path)?.trim_matches('/').to_owned() })
+        Ok(Self { mirrors, path: path.unwrap_or_default() })
     }
+}
+
+fn add_mirror(mirrors: &mut Vec<Server>, server: Server) -> Result<(), SourceError> {
+    if mirrors.len() >= SERVERS_MAX {
+        return Err(SourceError::TooMany);
+    }
+    if mirrors.contains(&server) {
+        return Err(SourceError::Repeated(server));
+    }
+    mirrors.push(server);
+    Ok(())
+}
+
+/// The servers of an `inhaul://` URL, and the path.
+fn servers_of(text: &str) -> Result<(Vec<Server>, String), SourceError> {
+    let Parts { hosts, path, tickets } = split(text)?;
+    let mut servers: Vec<Server> = Vec::new();
+    hosts.split(',').try_for_each(|host| add_mirror(&mut servers, host.parse()?))?;
+    hand_out(tickets, &mut servers)?;
+    // Slashes are trimmed after decoding: '%2F' is one too.
+    Ok((servers, decode_path(path)?.trim_matches('/').to_owned()))
 }
 
 impl FromStr for Destination {
@@ -243,7 +268,7 @@ impl FromStr for Server {
 }
 
 /// Resolves `%xx`, as in other URLs. What it stands for may be any byte.
-fn decode_path(path: &str) -> Result<String, SourceError> {
+pub(super) fn decode_path(path: &str) -> Result<String, SourceError> {
     let wrong = || SourceError::Path(before_ticket(path).to_owned());
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -266,7 +291,9 @@ fn decode_path(path: &str) -> Result<String, SourceError> {
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
+        if let Some(url) = &self.url {
+            f.write_str(&url::without_secrets(url))
+        } else if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
         } else {
             write!(f, "{}:{}", self.host, self.port)
@@ -276,24 +303,35 @@ impl fmt::Display for Server {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("inhaul://")?;
-        for (k, server) in self.mirrors.iter().enumerate() {
-            if k > 0 {
-                f.write_str(",")?;
-            }
-            write!(f, "{server}")?;
+        let (servers, urls): (Vec<&Server>, Vec<&Server>) =
+            self.mirrors.iter().partition(|server| server.url.is_none());
+        let mut parts: Vec<String> = Vec::new();
+        if !servers.is_empty() {
+            let hosts = servers.iter().map(|server| server.to_string()).collect::<Vec<_>>().join(",");
+            // The characters that reading a path does not take as they are.
+            parts.push(format!("inhaul://{hosts}/{}", quoted(&bytes_of(&self.path), |c| c == '#')));
         }
-        // The characters that reading a path does not take as they are.
-        write!(f, "/{}", quoted(&bytes_of(&self.path), |c| c == '#'))
+        parts.extend(urls.iter().map(|server| server.to_string()));
+        f.write_str(&parts.join(","))
     }
 }
 
 impl Source {
+    /// The parts of a text that names several mirrors, as they are written: a URL of something that is read by ranges, or
+    /// (false) what names inhaul servers.
+    pub fn parts(text: &str) -> Vec<(&str, bool)> {
+        url::split_urls(text).into_iter().map(|part| (part, url::is_ranges_url(part))).collect()
+    }
+
     /// Its whole text, with the tickets, which `Display` leaves out: a secret if one of them has a token.
     pub fn to_secret_text(&self) -> String {
-        let tickets: Vec<String> = self.mirrors.iter().map(|server| server.ticket.to_secret_text()).collect();
-        let is_bare = tickets.iter().all(String::is_empty);
-        if is_bare { self.to_string() } else { format!("{self}#{}", tickets.join(",")) }
+        let (servers, urls): (Vec<Server>, Vec<Server>) =
+            self.mirrors.iter().cloned().partition(|server| server.url.is_none());
+        let tickets: Vec<String> = servers.iter().map(|server| server.ticket.to_secret_text()).collect();
+        let bare = Self { mirrors: servers, path: self.path.clone() }.to_string();
+        let first = if tickets.iter().all(String::is_empty) { bare } else { format!("{bare}#{}", tickets.join(",")) };
+        let urls = urls.iter().filter_map(|server| server.url.as_deref());
+        std::iter::once(first.as_str()).filter(|text| !text.is_empty()).chain(urls).collect::<Vec<_>>().join(",")
     }
 }
 

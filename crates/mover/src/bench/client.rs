@@ -489,7 +489,7 @@ impl Application for BenchClient {
                 self.last_error = Some(error);
                 self.lose(engine, flow, &detail)?;
             }
-            Event::Closed { .. } | Event::Starved { .. } | Event::Control { .. } => {}
+            Event::Closed { .. } | Event::Starved { .. } | Event::Control { .. } | Event::Source { .. } => {}
         }
         Ok(())
     }

@@ -305,7 +305,11 @@ impl Application for StagedReceiver {
                     self.end(engine, number, now, Some(error.to_string()));
                 }
             }
-            Event::Opened { .. } | Event::Closed { .. } | Event::Starved { .. } | Event::Control { .. } => {}
+            Event::Opened { .. }
+            | Event::Closed { .. }
+            | Event::Starved { .. }
+            | Event::Control { .. }
+            | Event::Source { .. } => {}
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod host_watch;
 mod outside;
 mod pulse;
 mod sockets;
+mod sources;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,8 @@ use self::flow::Flow;
 use self::host_watch::HostWatch;
 use self::outside::{Kernel, Outside, TellNews, Watchable};
 use self::pulse::Pulse;
+use self::sources::Sources;
+pub(crate) use self::sources::{Deliveries, PIECE_BYTES_MAX, SourceLink};
 use crate::api::error::MoveError;
 use crate::api::options::{Monitor, NetOptions};
 use crate::engine::demux::{self, Gathered};
@@ -84,6 +87,11 @@ pub(crate) trait Application<O: Outside = Kernel> {
     /// The flow can go no further: its control stream has ended, or its data could not be sent. It is forgotten
     /// already.
     fn on_end(&mut self, engine: &mut Engine<O>, flow: FlowId, cause: &EndCause) -> Result<(), MoveError>;
+
+    /// A source can go no further. It is forgotten already.
+    fn on_source_end(&mut self, _engine: &mut Engine<O>, flow: FlowId, error: MoveError) -> Result<(), MoveError> {
+        Err(MoveError::Internal(format!("flow {} has no source: {error}", flow.0)))
+    }
 
     /// Somebody has connected, which happens to those who listen only.
     fn on_accept(&mut self, _engine: &mut Engine<O>, _tcp: std::net::TcpStream) -> Result<(), MoveError> {
@@ -153,6 +161,7 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     endpoints: Vec<DrivenEndpoint>,
     ports: BTreeMap<PortId, Port<O::Socket>>,
     flows: BTreeMap<FlowId, Flow<O::Wire>>,
+    sources: Sources,
     connections: Connections,
     seals: Seals,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
@@ -203,6 +212,7 @@ impl<O: Outside> Engine<O> {
             endpoints: Vec::new(),
             ports: BTreeMap::new(),
             flows: BTreeMap::new(),
+            sources: Sources::default(),
             connections: Connections::default(),
             seals: Seals::default(),
             unsettled: BTreeSet::new(),
@@ -323,6 +333,9 @@ impl<O: Outside> Engine<O> {
         if !self.unheard.is_empty() {
             self.serve_unheard(app)?;
             // What it comes to is the application's business first.
+            latest = self.now();
+        }
+        if self.serve_sources(app)? {
             latest = self.now();
         }
         self.write_streams()?;
@@ -464,6 +477,7 @@ impl<O: Outside> Engine<O> {
             if let Some(event) = self.events.pop_front() {
                 match event {
                     Event::Control { flow, message } => self.send(flow, &Frame::Protocol { message }),
+                    Event::Source { flow, order } => self.order_source(flow, order),
                     event => app.on_event(self, event)?,
                 }
             } else if let Some((endpoint, command)) = self.commands.pop_front() {

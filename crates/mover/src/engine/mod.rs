@@ -19,6 +19,6 @@ mod waiting;
 
 pub(crate) use inhaul_udp::BodySource;
 
-pub(crate) use self::event_loop::{Application, EndCause, Engine, PollResult};
+pub(crate) use self::event_loop::{Application, Deliveries, EndCause, Engine, PIECE_BYTES_MAX, PollResult, SourceLink};
 pub(crate) use self::ids::{EndpointId, PortId};
 pub(crate) use self::port::{Backlog, Sink};

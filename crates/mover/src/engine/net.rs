@@ -164,10 +164,21 @@ pub(crate) fn add_endpoint(
     rates: Rates,
     socket: &Socket,
 ) -> Result<EndpointId, MoveError> {
+    add_endpoint_with(options, engine, role, rates, socket.receive_buffer_bytes() as u64)
+}
+
+/// The same, by the size of the sockets' buffers.
+pub(crate) fn add_endpoint_with(
+    options: &NetOptions,
+    engine: &mut Engine,
+    role: Role,
+    rates: Rates,
+    socket_buffer_bytes: u64,
+) -> Result<EndpointId, MoveError> {
     let config = EndpointConfig {
         host_rate: rates.host,
         flow_rate: rates.flow,
-        socket_buffer_bytes: socket.receive_buffer_bytes() as u64,
+        socket_buffer_bytes,
         parameters: options.parameters.clone(),
         ..EndpointConfig::new(role, process::random_u64()?)
     };

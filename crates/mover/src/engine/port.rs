@@ -86,6 +86,11 @@ pub(crate) trait Sink<S = Channel> {
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError>;
 
+    /// Brings bytes of a flow's object to their place that did not come in a datagram.
+    fn deliver(&mut self, _flow: FlowId, _offset: u64, _bytes: &[u8]) -> Result<(), MoveError> {
+        Ok(())
+    }
+
     /// What waits to be written beside this thread; `None` where bodies go nowhere that can be slow.
     fn backlog(&self) -> Option<Backlog> {
         None

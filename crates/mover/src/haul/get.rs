@@ -8,6 +8,8 @@ mod directories;
 mod failures;
 mod find;
 mod manifest_file;
+#[cfg(test)]
+mod source_tests;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -34,15 +36,17 @@ use crate::api::source::Source;
 use crate::engine::net;
 use crate::engine::port::Port;
 use crate::engine::{EndpointId, Engine, PortId};
-use crate::haul::transfer::{Haul, Joining, Object, Reopening, Sought};
+use crate::haul::transfer::{Haul, Joining, Object, Sought};
 use crate::haul::verify::describe_weak;
 use crate::paths::Callers;
 use crate::session::connect::Session;
 use crate::session::early;
-use crate::session::opener::Opener;
+use crate::sources::opener::Opener;
 use crate::system::process;
 use crate::system::threads;
 
+/// What an endpoint without a socket takes for the size of one's buffer.
+const NO_SOCKET_BYTES: u64 = 1 << 20;
 /// Most changes of a data set that are named one by one.
 const CHANGES_NAMED_MAX: usize = 3;
 
@@ -137,7 +141,7 @@ fn haul(
         let plans = || planned.iter().map(|(_, plan)| plan);
         report.status = Status::Planned;
         report.bytes = plans().map(Plan::bytes).fold(0, u64::saturating_add);
-        report.files = plans().flat_map(|plan| files_of(plan, &BTreeMap::new(), &KnownSums::new())).collect();
+        report.files = plans().flat_map(|plan| files_of(plan, &BTreeMap::new(), (&KnownSums::new(), false))).collect();
         failures.keep(rehearse(options, planned))?;
         return failures.result();
     }
@@ -246,6 +250,7 @@ fn land_all(
             identity: data_set.identity,
             late: data_set.late,
             unheard: data_set.unheard,
+            ranges: data_set.ranges,
         };
         objects.push(Object::new(data_set.request.source(), sought, landing, sums, options.manifest.is_some()));
         joinings.extend(data_set.sessions.into_iter().map(|session| Joining {
@@ -281,9 +286,8 @@ fn run_haul(
         Ok(opened) => opened,
         Err(error) => return failed(error),
     };
-    let reopening = Reopening::new(opener, options);
     let begun = (endpoint, Span::from(began.elapsed()));
-    let mut haul = match Haul::new(&mut engine, begun, objects, reopening, updates, stop) {
+    let mut haul = match Haul::new(&mut engine, begun, objects, opener, options, updates, stop) {
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
@@ -356,7 +360,11 @@ pub(crate) fn open_ports(
         }
         ports.push((joining, engine.add_port(Port::new(socket, true))?));
     }
-    let endpoint = endpoint.ok_or_else(|| MoveError::Usage("there is nothing to fetch from".to_owned()))?;
+    let endpoint = match endpoint {
+        Some(endpoint) => endpoint,
+        // No mirror sends datagrams.
+        None => net::add_endpoint_with(&options.net, engine, Role::Receiver, rates(options), NO_SOCKET_BYTES)?,
+    };
     Ok((endpoint, ports))
 }
 
@@ -377,7 +385,12 @@ fn join_all(
     haul.expect_early(joinings.iter().map(|(joining, _)| joining));
     haul.fetch_all(engine);
     for (joining, port) in joinings {
-        haul.join(engine, joining, port, &options.net, options.rate)?;
+        haul.join(engine, joining, port)?;
+    }
+    for object in 0..haul.objects.len() {
+        for mirror in std::mem::take(&mut haul.objects[object].sought.ranges) {
+            haul.join_ranges(engine, object, mirror)?;
+        }
     }
     Ok(())
 }
@@ -412,7 +425,8 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
             }
         })
         .collect();
-    let of_object = |object: &Object| files_of(object.landing.plan(), &object.finished, &object.sums);
+    let of_object =
+        |object: &Object| files_of(object.landing.plan(), &object.finished, (&object.sums, object.is_trusted));
     let total = |of: fn(&inhaul_transport::FlowStats) -> u64| haul.mirrors.values().map(|m| of(&m.stats)).sum();
     Report {
         bytes: haul.verified_bytes(),
@@ -428,7 +442,12 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
     }
 }
 
-fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>, sums: &KnownSums) -> Vec<FileReport> {
+/// `is_trusted`: no source had digests, so that only `sums` verify a file.
+fn files_of(
+    plan: &Plan,
+    finished: &BTreeMap<usize, Option<digest::Hash>>,
+    (sums, is_trusted): (&KnownSums, bool),
+) -> Vec<FileReport> {
     let report = |(index, (entry, &fate)): (usize, (&Entry, &Fate))| {
         let hash = finished.get(&index);
         let kinds = || hash.and_then(|_| sums.get(&index)).into_iter().flatten().map(|(algorithm, _)| *algorithm);
@@ -438,7 +457,7 @@ fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>, sums:
             action: fate.into(),
             bytes: entry.size,
             blake3: hash.copied().flatten().map(|hash| hash.to_hex().to_string()),
-            verified: hash.is_some(),
+            verified: hash.is_some() && (!is_trusted || sums.contains_key(&index)),
             checksums: kinds().map(|kind| kind.name().to_owned()).collect(),
             strength: kinds().map(Algorithm::strength).max().map(|strength| strength.name().to_owned()),
         }

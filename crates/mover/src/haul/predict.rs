@@ -23,7 +23,7 @@ use crate::api::options::{GetOptions, NetOptions, Stop};
 use crate::api::report::ErrorReport;
 use crate::engine::net;
 use crate::haul::get::{self, Failures, Found};
-use crate::session::opener::Opener;
+use crate::sources::opener::Opener;
 
 /// How long memory is hashed.
 const HASHING: Duration = Duration::from_millis(100);

@@ -1,6 +1,5 @@
 //! A running transfer: its objects and their mirrors, digests, the verifier, and lost mirrors.
 
-mod away;
 mod comparing;
 mod comparison;
 mod contradictions;
@@ -12,7 +11,7 @@ mod mirror;
 mod object;
 mod pace;
 mod pinned;
-mod reopening;
+mod returning;
 mod stream;
 mod streaming;
 mod telling;
@@ -24,9 +23,8 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Policy};
+use inhaul_transport::{Command, Event, FlowError, FlowId, ObjectId, Place, Policy};
 
-pub(crate) use self::away::Reopening;
 use self::landings::{DiskPace, Landings};
 pub(crate) use self::mirror::Mirror;
 pub(crate) use self::object::{Object, Sought};
@@ -34,19 +32,19 @@ use self::pace::Pace;
 
 use self::stream::Streamer;
 use crate::api::error::MoveError;
-use crate::api::options::{NetOptions, PolicyDial, Stop, Update};
+use crate::api::options::{GetOptions, NetOptions, PolicyDial, Stop, Update};
 use crate::api::overload::Overload;
 use crate::api::report::SourceStatus;
 use crate::api::source::Server;
-use crate::engine::net;
 use crate::engine::port::NoBodies;
 use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use crate::haul::verify::{Finding, ToVerify, Verifier};
 use crate::paths::{PathNews, Paths};
 use crate::session::connect::Session;
-use crate::session::control_stream::StreamError;
 use crate::session::early_path::EarlyFlow;
-use crate::session::frame::{Frame, RefusalCode};
+use crate::session::frame::Frame;
+use crate::sources::opener::Opener;
+use crate::sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
 
 /// How often progress is reported.
 const TICK: Span = Span::from_millis(100);
@@ -93,7 +91,11 @@ pub(crate) struct Haul {
     /// When the first byte of any data set was in its place.
     pub(crate) first_byte: Option<Instant>,
     last_error: Option<FlowError>,
-    reopening: Reopening,
+    /// The mirrors that are away.
+    roster: Roster,
+    net: Arc<NetOptions>,
+    /// Most that each mirror may have (R_app).
+    rate: Option<Bitrate>,
     /// Where the one file is written in order as well.
     stream: Option<Streamer>,
     /// How mirrors' data comes.
@@ -124,7 +126,8 @@ impl Haul {
         engine: &mut Engine,
         (endpoint, set_up): (EndpointId, Span),
         objects: Vec<Object>,
-        reopening: Reopening,
+        opener: Option<Opener>,
+        options: &GetOptions,
         updates: Sender<Update>,
         stop: Stop,
     ) -> Result<Self, MoveError> {
@@ -162,11 +165,13 @@ impl Haul {
             disconnecting: None,
             first_byte: None,
             last_error: None,
-            paths: Paths::new(engine.waker(), &reopening.net),
-            reopening,
+            paths: Paths::new(engine.waker(), &options.net),
+            roster: Roster::new(opener),
+            net: Arc::new(options.net.clone()),
+            rate: options.rate,
             stream: None,
         };
-        haul.begin_reopening(engine);
+        haul.begin_returning(engine);
         Ok(haul)
     }
 
@@ -195,32 +200,17 @@ impl Haul {
         }
     }
 
-    /// Adds a mirror.
-    pub(crate) fn join(
-        &mut self,
-        engine: &mut Engine,
-        joining: Joining,
-        port: PortId,
-        options: &NetOptions,
-        rate: Option<Bitrate>,
-    ) -> Result<FlowId, MoveError> {
+    /// Adds a mirror with which there is a session.
+    pub(crate) fn join(&mut self, engine: &mut Engine, joining: Joining, port: PortId) -> Result<FlowId, MoveError> {
         let Joining { object, mut session, probed, former } = joining;
         let early = session.early.take();
-        let flow = engine.new_flow();
-        let join = JoinFlow {
-            object: ObjectId(object as u32),
-            limits: FlowLimits { application_rate: rate, link_rate: None },
-            ..net::join_toward(options, engine, flow, session.datagrams, probed)?
-        };
-        self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
-        self.objects[object].mirrors.push(flow);
+        let (endpoint, rate) = (self.endpoint, self.rate);
+        let fetches = (ObjectId(object as u32), rate);
+        let joined = connect(engine, &mut self.paths, &self.net, (endpoint, port), (session, probed), fetches)?;
+        let Connected { flow, server, join, plaintext } = joined;
+        self.add_mirror(flow, Mirror::new(server, object, plaintext));
         self.objects[object].comparison.join(flow, former);
         self.objects[object].contradictions.join(flow, former);
-        let plaintext = session.stream.is_plaintext();
-        let way = self.paths.way_of(engine.now(), options, &session);
-        self.paths.add(flow, way);
-        self.mirrors.insert(flow, Mirror::new(session.server, object, plaintext));
-        engine.add_flow(flow, self.endpoint, port, session.stream)?;
         if self.objects[object].is_early {
             if let Some(mirror) = self.mirrors.get_mut(&flow) {
                 mirror.deferred = Some(join);
@@ -235,6 +225,28 @@ impl Haul {
             self.paths.begin(engine, self.endpoint, join);
         }
         Ok(flow)
+    }
+
+    /// Adds a mirror that is read by ranges.
+    pub(crate) fn join_ranges(
+        &mut self,
+        engine: &mut Engine,
+        object: usize,
+        (server, source): (Server, Arc<dyn RangeSource>),
+    ) -> Result<FlowId, MoveError> {
+        let flow = engine.new_flow();
+        self.add_mirror(flow, Mirror::new(server, object, false));
+        if self.objects[object].size() > 0 {
+            add_ranges(engine, self.endpoint, flow, source, (ObjectId(object as u32), self.rate))?;
+        }
+        Ok(flow)
+    }
+
+    fn add_mirror(&mut self, flow: FlowId, mirror: Mirror) {
+        let object = &mut self.objects[mirror.object];
+        self.sink.by_flow.insert(flow, Arc::clone(&object.landing));
+        object.mirrors.push(flow);
+        self.mirrors.insert(flow, mirror);
     }
 
     /// Bytes that are verified.
@@ -285,6 +297,12 @@ impl Haul {
             return Ok(());
         }
         self.go_on_without(engine, flow, detail, false)
+    }
+
+    /// A mirror's flow has ended.
+    fn meet(&mut self, engine: &mut Engine, flow: FlowId, fate: &Fate) -> Result<(), MoveError> {
+        let Fate { why, may_return } = fate;
+        if *may_return { self.lose(engine, flow, why) } else { self.give_up(engine, flow, why) }
     }
 
     /// What follows when a mirror has ended early: another one's digests count, or the object waits, or it has failed.
@@ -493,23 +511,13 @@ impl Application for Haul {
                 }
             }
             Event::Failed { flow, error } => {
-                let detail = error.to_string();
                 let has_opened = self.mirrors.get(&flow).is_some_and(|mirror| mirror.has_opened);
-                let is_final = match &error {
-                    // A firewall does not go away; a path that was open once may be open again.
-                    FlowError::NoPath { .. } => !has_opened,
-                    FlowError::Protocol(_) | FlowError::Version { .. } => true,
-                    FlowError::Silent { .. } | FlowError::Disconnected => false,
-                };
+                let fate = Fate::of_flow(&error, has_opened);
                 self.last_error = Some(error);
-                if is_final {
-                    self.give_up(engine, flow, &detail)?;
-                } else {
-                    self.lose(engine, flow, &detail)?;
-                }
+                self.meet(engine, flow, &fate)?;
             }
             // The last of its mirrors has failed, which says why; and what the engine sends by itself.
-            Event::Starved { .. } | Event::Closed { .. } | Event::Control { .. } => {}
+            Event::Starved { .. } | Event::Closed { .. } | Event::Control { .. } | Event::Source { .. } => {}
         }
         Ok(())
     }
@@ -522,16 +530,12 @@ impl Application for Haul {
                 self.hear_of_paths(engine)
             }
             Frame::FileFailed { file, problem } => self.on_file_failed(engine, flow, file, problem),
-            // Whether a right has ended for good is what it says to the next try.
-            Frame::Refused { code: RefusalCode::Busy | RefusalCode::NoRight, text } => self.lose(engine, flow, &text),
-            Frame::Refused { text, .. } => self.give_up(engine, flow, &text),
-            Frame::Bye => {
-                if let Some(mirror) = self.mirrors.get_mut(&flow) {
+            frame => {
+                if let (Frame::Bye, Some(mirror)) = (&frame, self.mirrors.get_mut(&flow)) {
                     mirror.disconnected = true;
                 }
-                self.lose(engine, flow, "it ended the session")
+                self.meet(engine, flow, &Fate::of_frame(frame))
             }
-            _ => self.give_up(engine, flow, "it sent a frame that has no place here"),
         }
     }
 
@@ -539,14 +543,14 @@ impl Application for Haul {
         if let Some(mirror) = self.mirrors.get_mut(&flow) {
             mirror.disconnected = true;
         }
-        match cause {
-            // Another try would come to the same.
-            EndCause::Stream(
-                error @ (StreamError::Frame(_) | StreamError::TooLong(_) | StreamError::TooMuchOptional),
-            ) => self.give_up(engine, flow, &error.to_string()),
-            EndCause::Refused(error) => self.give_up(engine, flow, &error.to_string()),
-            cause => self.lose(engine, flow, &cause.to_string()),
+        self.meet(engine, flow, &Fate::of_end(cause))
+    }
+
+    fn on_source_end(&mut self, engine: &mut Engine, flow: FlowId, error: MoveError) -> Result<(), MoveError> {
+        if let Some(mirror) = self.mirrors.get_mut(&flow) {
+            mirror.disconnected = true;
         }
+        self.meet(engine, flow, &Fate { why: error.to_string(), may_return: error.is_passing() })
     }
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {

@@ -9,4 +9,3 @@ mod way;
 
 pub(crate) use callers::{Callers, Hall, NotAwaited};
 pub(crate) use changing::{PathNews, Paths};
-pub(crate) use way::Way;

@@ -230,6 +230,14 @@ impl Sink for Parts {
         self.active.insert(key, part);
         received
     }
+
+    fn deliver(&mut self, flow: FlowId, offset: u64, bytes: &[u8]) -> Result<(), MoveError> {
+        let bodies = [IoSlice::new(bytes)];
+        let range = ByteRange::at(offset, bytes.len() as u64);
+        let delivery = Delivery { flow, range, bodies: &bodies };
+        copy_to_parts(&self.by_flow, &mut self.active, &mut self.spare, &delivery);
+        Ok(())
+    }
 }
 
 /// Copies bodies to the parts that they are of.

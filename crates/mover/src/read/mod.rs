@@ -15,6 +15,8 @@ mod order;
 mod parts;
 mod reading;
 mod roots;
+#[cfg(test)]
+mod source_tests;
 mod votes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,7 +47,7 @@ use crate::api::request::Request;
 use crate::engine::Engine;
 use crate::engine::net::{self, Rates};
 use crate::haul::find_all;
-use crate::session::opener::Opener;
+use crate::sources::opener::Opener;
 use crate::system::threads;
 
 /// How a reader uses the network.

@@ -10,7 +10,7 @@ use super::delivery::Delivery;
 use super::names::Names;
 use crate::api::error::MoveError;
 use crate::haul::Found;
-use crate::session::opener::Opener;
+use crate::sources::opener::Opener;
 
 /// A read's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

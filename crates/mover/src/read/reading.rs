@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use inhaul_base::{ByteRange, RangeSet, Span, Time};
 use inhaul_store::digest;
 use inhaul_store::printable;
-use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Role};
+use inhaul_transport::{Command, Event, FlowId, ObjectId, Place, Role};
 
 use super::cache::{Cache, Keep};
 use super::check::{Check, Checked, Checker};
@@ -26,12 +26,12 @@ use crate::api::source::{Server, Source};
 use crate::engine::net::{self, Rates};
 use crate::engine::port::{NoBodies, Port};
 use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, Sink};
-use crate::paths::{PathNews, Paths, Way};
+use crate::paths::{PathNews, Paths};
 use crate::session::connect::Session;
-use crate::session::control_stream::StreamError;
-use crate::session::frame::{Frame, RefusalCode};
+use crate::session::frame::Frame;
 use crate::session::groups::Groups;
-use crate::session::opener::{MirrorId, Opener};
+use crate::sources::opener::{MirrorId, Reached};
+use crate::sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
 
 /// Memory for parts that are being fetched, of all data sets together. What 10 Gbit/s bring in 200 ms.
 const AHEAD_BYTES: u64 = 256 << 20;
@@ -60,10 +60,11 @@ struct Set {
     groups: Groups,
     holes: RangeSet,
     identity: digest::Hash,
-    opener: Opener,
+    /// The mirrors that are away.
+    roster: Roster,
     mirrors: Vec<FlowId>,
-    /// Mirrors that are being tried again, and how often in a row they were lost.
-    away: BTreeMap<Server, u32>,
+    /// Of these, the ones that can prove what they and others deliver: inhaul servers.
+    provers: Vec<FlowId>,
     /// Since when there is no mirror, and why; while there is none.
     alone: Option<(Time, String)>,
     /// Parts that nobody has begun: those that somebody waits for, and others.
@@ -71,6 +72,8 @@ struct Set {
     ahead: VecDeque<Wanted>,
     /// Parts that overlap one that is under way.
     blocked: Vec<Wanted>,
+    /// The endpoint knows of it.
+    has_begun: bool,
     /// When it was opened, and the mirrors that had not answered then and have not since.
     opened: Time,
     unheard: BTreeSet<Server>,
@@ -165,7 +168,12 @@ impl Reading {
         let Opening { found, opener, names, roots, reply } = opening;
         self.next_set += 1;
         let id = SetId(self.next_set);
-        opener.wake(engine.waker());
+        let mut roster = Roster::new(Some(opener));
+        roster.wake(engine.waker());
+        for server in &found.late {
+            let mirror = MirrorId { request: 0, server: server.clone() };
+            roster.expect(engine.now(), mirror, found.unheard.contains(server));
+        }
         let groups = Groups::new(Arc::clone(&found.manifest));
         let entries = found.manifest.entries();
         let roots = roots.into_iter().map(|(file, hash)| (file, Roots::new(entries[file].size, *hash.as_bytes())));
@@ -174,13 +182,14 @@ impl Reading {
             holes: found.manifest.holes(),
             groups,
             identity: found.identity,
-            opener,
+            roster,
             mirrors: Vec::new(),
-            away: found.late.into_iter().map(|server| (server, 0)).collect(),
+            provers: Vec::new(),
             alone: None,
             waiting: VecDeque::new(),
             ahead: VecDeque::new(),
             blocked: Vec::new(),
+            has_begun: false,
             opened: engine.now(),
             unheard: found.unheard.into_iter().collect(),
             votes: Votes::default(),
@@ -189,16 +198,10 @@ impl Reading {
             failed: BTreeMap::new(),
             stats: SetStats::default(),
         };
-        let size = set.groups.manifest().size();
         self.sets.insert(id, set);
-        let mut joined = Ok(());
-        for (index, session) in found.sessions.into_iter().enumerate() {
-            joined = self.join(engine, id, session, 0, (index == 0).then_some(size));
-            if joined.is_err() {
-                break;
-            }
-        }
-        match joined {
+        let sessions = found.sessions.into_iter().map(|session| Reached::Session(Box::new(session)));
+        let ranges = found.ranges.into_iter().map(|(server, source)| Reached::Ranges(server, source));
+        match sessions.chain(ranges).try_for_each(|reached| self.join(engine, id, reached, 0)) {
             Ok(()) => drop(reply.send(Ok(id))),
             Err(error) => {
                 self.close(engine, id);
@@ -208,51 +211,88 @@ impl Reading {
         Ok(())
     }
 
-    /// A mirror of a data set is there. `first`: the data set's size, if the endpoint does not know it yet.
-    fn join(
+    /// A mirror of a data set is there.
+    fn join(&mut self, engine: &mut Engine, id: SetId, reached: Reached, falls: u32) -> Result<(), MoveError> {
+        match reached {
+            Reached::Session(session) => self.join_session(engine, id, *session, falls),
+            Reached::Ranges(server, source) => self.join_ranges(engine, id, (server, source), falls),
+        }
+    }
+
+    fn join_session(
         &mut self,
         engine: &mut Engine,
         id: SetId,
         mut session: Session,
         falls: u32,
-        first: Option<u64>,
     ) -> Result<(), MoveError> {
-        let net = &self.settings.net;
+        let (net, rates) = (&self.settings.net, self.settings.rates);
         let (socket, probed) = session.take_socket(net)?;
         let endpoint = match self.endpoint {
             Some(endpoint) => endpoint,
-            None => net::add_endpoint(net, engine, Role::Receiver, self.settings.rates, &socket)?,
+            None => net::add_endpoint(net, engine, Role::Receiver, rates, &socket)?,
         };
-        self.endpoint = Some(endpoint);
-        let object = ObjectId(id.0);
-        if let Some(size) = first.filter(|&size| size > 0) {
-            // Nothing is wanted before somebody reads.
-            let held = [ByteRange::new(0, size)].into_iter().collect();
-            engine.command(endpoint, Command::Fetch { object, size, held });
-        }
-        let flow = engine.new_flow();
-        let limits = FlowLimits { application_rate: self.settings.rates.flow, link_rate: None };
-        let join = JoinFlow { object, limits, ..net::join_toward(net, engine, flow, session.datagrams, probed)? };
-        let control = session.is_dialled.then(|| session.stream.peer());
-        let way = Way::new(engine.now(), net, control, session.datagrams, session.server.clone());
+        self.begin_set(engine, id, endpoint);
         let port = engine.add_port(Port::new(socket, true))?;
-        engine.add_flow(flow, endpoint, port, session.stream)?;
-        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
-        set.mirrors.push(flow);
-        set.alone = None;
-        self.parts.by_flow.insert(flow, id);
-        let has_data = set.groups.manifest().size() > 0;
-        set.unheard.remove(&session.server);
-        let (proving, differing) = (Proving::default(), BTreeSet::new());
-        let mirror = Mirror { set: id, server: session.server, opened: None, has_data, falls, proving, differing };
-        self.mirrors.insert(flow, mirror);
-        self.ask_newcomer(id);
-        self.paths.add(flow, way);
-        if has_data {
+        let fetches = (ObjectId(id.0), rates.flow);
+        let joined =
+            connect(engine, &mut self.paths, &self.settings.net, (endpoint, port), (session, probed), fetches)?;
+        let Connected { flow, server, join, .. } = joined;
+        if self.add_mirror(id, flow, (server, falls), true) {
             self.paths.begin(engine, endpoint, join);
         }
-        self.stirred.insert(id);
         Ok(())
+    }
+
+    fn join_ranges(
+        &mut self,
+        engine: &mut Engine,
+        id: SetId,
+        (server, source): (Server, Arc<dyn RangeSource>),
+        falls: u32,
+    ) -> Result<(), MoveError> {
+        let (net, rates) = (&self.settings.net, self.settings.rates);
+        let endpoint = match self.endpoint {
+            Some(endpoint) => endpoint,
+            None => net::add_endpoint_with(net, engine, Role::Receiver, rates, AHEAD_BYTES)?,
+        };
+        self.begin_set(engine, id, endpoint);
+        let flow = engine.new_flow();
+        if self.add_mirror(id, flow, (server, falls), false) {
+            add_ranges(engine, endpoint, flow, source, (ObjectId(id.0), rates.flow))?;
+        }
+        Ok(())
+    }
+
+    /// The endpoint hears of a data set with its first mirror. Nothing is wanted before somebody reads.
+    fn begin_set(&mut self, engine: &mut Engine, id: SetId, endpoint: EndpointId) {
+        self.endpoint = Some(endpoint);
+        let Some(set) = self.sets.get_mut(&id).filter(|set| !set.has_begun) else { return };
+        set.has_begun = true;
+        let size = set.groups.manifest().size();
+        if size > 0 {
+            let held = [ByteRange::new(0, size)].into_iter().collect();
+            engine.command(endpoint, Command::Fetch { object: ObjectId(id.0), size, held });
+        }
+    }
+
+    /// Takes note of a mirror. Whether its data set has any data.
+    fn add_mirror(&mut self, id: SetId, flow: FlowId, (server, falls): (Server, u32), proves: bool) -> bool {
+        let Some(set) = self.sets.get_mut(&id) else { return false };
+        set.mirrors.push(flow);
+        set.provers.extend(proves.then_some(flow));
+        if !set.is_alone() {
+            set.alone = None;
+        }
+        self.parts.by_flow.insert(flow, id);
+        let has_data = set.groups.manifest().size() > 0;
+        set.unheard.remove(&server);
+        let (proving, differing) = (Proving::default(), BTreeSet::new());
+        let mirror = Mirror { set: id, server, opened: None, has_data, falls, proving, differing };
+        self.mirrors.insert(flow, mirror);
+        self.ask_newcomer(id);
+        self.stirred.insert(id);
+        has_data
     }
 
     fn read(&mut self, engine: &Engine, read: Read) -> Result<(), MoveError> {
@@ -277,13 +317,11 @@ impl Reading {
             *since = engine.now();
         }
         set.queue(plan(&set.groups, &ranges, (ticket, urgent), &delivery));
-        if set.mirrors.is_empty() && set.away.is_empty() {
+        if set.is_alone() && !set.roster.has_away(0) {
             // It was given up, or its servers had ended: they are tried anew.
             set.alone = Some((engine.now(), "no server has answered".to_owned()));
-            let servers: Vec<Server> = set.source.mirrors.clone();
-            for server in servers {
-                set.opener.open(MirrorId { request: 0, server: server.clone() })?;
-                set.away.insert(server, 0);
+            for server in set.lacking(&self.mirrors) {
+                set.roster.open(engine.now(), MirrorId { request: 0, server })?;
             }
         }
         self.stirred.insert(id);
@@ -563,12 +601,27 @@ impl Reading {
 }
 
 impl Set {
-    /// Whether a part is right without a proof: all of its group lies in a hole, and nobody has pinned the file.
+    /// Whether a part is right without a proof: all of its group lies in a hole, or no mirror could prove it; and nobody
+    /// has pinned the file.
     fn needs_none(&self, part: &Active) -> bool {
-        let group = part.wanted.of.group;
-        !self.holes.is_empty()
-            && !self.roots.contains_key(&part.wanted.file)
-            && self.groups.holes().contains(ByteRange::at(group, 1))
+        let is_hole = !self.holes.is_empty() && self.groups.holes().contains(ByteRange::at(part.wanted.of.group, 1));
+        (is_hole || !self.is_provable()) && !self.roots.contains_key(&part.wanted.file)
+    }
+
+    /// Whether one of its mirrors can prove what is read.
+    fn is_provable(&self) -> bool {
+        self.source.mirrors.iter().any(|server| server.url.is_none())
+    }
+
+    /// Whether nothing can be read now: no mirror is there, or none that proves it.
+    fn is_alone(&self) -> bool {
+        self.mirrors.is_empty() || self.is_provable() && self.provers.is_empty()
+    }
+
+    /// Its mirrors that are not there.
+    fn lacking(&self, mirrors: &BTreeMap<FlowId, Mirror>) -> Vec<Server> {
+        let is_there = |server: &Server| self.mirrors.iter().any(|flow| mirrors[flow].server == *server);
+        self.source.mirrors.iter().filter(|server| !is_there(server)).cloned().collect()
     }
 
     /// Over how many levels the way from a group to its file's hash must be proven: none, if nobody has pinned it.
@@ -623,10 +676,15 @@ impl Application for Reading {
                 Ok(())
             }
             Event::Failed { flow, error } => {
-                let may_return = !matches!(error, FlowError::Protocol(_) | FlowError::Version { .. });
-                self.lose(engine, flow, &error.to_string(), may_return)
+                // A firewall that blocks UDP may be opened while a program runs.
+                let Fate { why, may_return } = Fate::of_flow(&error, true);
+                self.lose(engine, flow, &why, may_return)
             }
-            Event::Complete { .. } | Event::Starved { .. } | Event::Closed { .. } | Event::Control { .. } => Ok(()),
+            Event::Complete { .. }
+            | Event::Starved { .. }
+            | Event::Closed { .. }
+            | Event::Control { .. }
+            | Event::Source { .. } => Ok(()),
         }
     }
 
@@ -639,24 +697,20 @@ impl Application for Reading {
                 self.on_file_failed(engine, flow, file, problem);
                 Ok(())
             }
-            Frame::Refused { code, text } => {
-                self.lose(engine, flow, &text, matches!(code, RefusalCode::Busy | RefusalCode::NoRight))
+            frame => {
+                let Fate { why, may_return } = Fate::of_frame(frame);
+                self.lose(engine, flow, &why, may_return)
             }
-            Frame::Bye => self.lose(engine, flow, "it ended the session", true),
-            _ => self.lose(engine, flow, "it sent a frame that has no place here", false),
         }
     }
 
     fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
-        // Another try would come to the same.
-        let may_return = match cause {
-            EndCause::Stream(error) => {
-                !matches!(error, StreamError::Frame(_) | StreamError::TooLong(_) | StreamError::TooMuchOptional)
-            }
-            EndCause::Send(_) => true,
-            EndCause::Refused(_) => false,
-        };
-        self.lose(engine, flow, &cause.to_string(), may_return)
+        let Fate { why, may_return } = Fate::of_end(cause);
+        self.lose(engine, flow, &why, may_return)
+    }
+
+    fn on_source_end(&mut self, engine: &mut Engine, flow: FlowId, error: MoveError) -> Result<(), MoveError> {
+        self.lose(engine, flow, &error.to_string(), error.is_passing())
     }
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {

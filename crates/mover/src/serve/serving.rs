@@ -264,7 +264,7 @@ impl Serving {
                 _ if matches!(error, FlowError::Silent { .. }) => self.close_for_now(engine, *flow, &error.to_string()),
                 _ => self.close(engine, *flow, &Frame::malformed(error), &error.to_string()),
             },
-            Event::Complete { .. } | Event::Starved { .. } | Event::Control { .. } => {}
+            Event::Complete { .. } | Event::Starved { .. } | Event::Control { .. } | Event::Source { .. } => {}
         }
     }
 

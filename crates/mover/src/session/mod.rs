@@ -15,7 +15,6 @@ pub(crate) mod early_path;
 pub mod frame;
 pub(crate) mod groups;
 pub(crate) mod handshake;
-pub(crate) mod opener;
 pub(crate) mod patience;
 pub(crate) mod peer_json;
 pub(crate) mod proxy;

@@ -271,6 +271,11 @@ impl SingleFlowMonitor {
         self.follow_train(now, run, all_wire_bytes);
     }
 
+    /// Bytes came that are not in packets of ours: they are counted, and nothing is measured of a path.
+    pub fn on_delivery(&mut self, bytes: u64) {
+        self.wire_bytes += bytes;
+    }
+
     /// Packets that were sent in rate epoch `epoch` were found lost.
     pub fn on_loss(&mut self, packets: u64, epoch: u16) {
         self.lost_packets += packets;

@@ -161,6 +161,11 @@ impl Path {
         }
     }
 
+    /// A path that needs no probes, because it is none: what comes comes from a source that is no sender.
+    pub fn opened(rules: PathRules) -> Self {
+        Self { phase: Phase::Open, ..Self::new(rules) }
+    }
+
     /// A round of probes left `age` ago, before the flow was there ([`early_probes`](super::early_probes())): they count
     /// as its first.
     pub fn expect_early(&mut self, now: Time, age: Span, spec: PathSpec) {

@@ -20,7 +20,8 @@ use crate::api::source::{Server, Source};
 use crate::haul::destination;
 use crate::session::connect::{Session, at_once};
 use crate::session::early;
-use crate::session::opener::{Candidate, MirrorId, Opener, Tried};
+use crate::sources::RangeSource;
+use crate::sources::opener::{Candidate, MirrorId, Opener, Reached, Tried};
 
 /// After the first answer the others have twice as long as that took, at least and at most this.
 const GRACE_MIN: Duration = Duration::from_millis(250);
@@ -43,6 +44,8 @@ pub(crate) struct Found {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) identity: digest::Hash,
     pub(crate) sessions: Vec<Session>,
+    /// The mirrors that are read by ranges.
+    pub(crate) ranges: Vec<(Server, Arc<dyn RangeSource>)>,
     /// Mirrors that take no part, or not yet.
     pub(super) absent: Vec<SourceReport>,
     /// The mirrors among them that are still being tried.
@@ -175,11 +178,14 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The data set that more mirrors have than any other.
+    /// The data set that more mirrors have than any other. Those that are read by ranges, and know only sizes, decide
+    /// only among themselves.
     fn majority(&self) -> Option<digest::Hash> {
-        let votes = |identity| self.found.values().filter(|one| one.identity == identity).count();
-        let best = self.found.values().map(|one| one.identity).max_by_key(|&identity| votes(identity))?;
-        let is_tied = self.found.values().any(|one| one.identity != best && votes(one.identity) == votes(best));
+        let has_session = self.found.values().any(Candidate::is_session);
+        let voters = || self.found.values().filter(|one| one.is_session() || !has_session);
+        let votes = |identity| voters().filter(|one| one.identity == identity).count();
+        let best = voters().map(|one| one.identity).max_by_key(|&identity| votes(identity))?;
+        let is_tied = voters().any(|one| one.identity != best && votes(one.identity) == votes(best));
         (!is_tied).then_some(best)
     }
 
@@ -195,16 +201,24 @@ impl<'a> Asked<'a> {
         };
         let (mut absent, mut late, mut unheard, mut warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut manifest: Option<Manifest> = None;
-        let mut sessions = Vec::new();
-        // In the order in which the user names them. Bytes are holes if all say so: nothing else is compared of them.
+        let (mut sessions, mut ranges) = (Vec::new(), Vec::new());
+        // Bytes are holes if all sessions say so: nothing else is compared of them.
+        let chosen = self.found.values().find(|one| one.identity == identity).map(|one| one.manifest.clone());
+        let chosen = chosen.ok_or_else(|| MoveError::Internal("no data set was chosen".to_owned()))?;
+        // In the order in which the user names them.
         for Location { server, .. } in &self.request.mirrors {
             let mut status = SourceStatus::Lost;
             let why = match (self.found.remove(server), self.failures.remove(server)) {
-                (Some(candidate), _) if candidate.identity == identity => {
-                    sessions.push(candidate.session);
-                    match &mut manifest {
-                        Some(manifest) => manifest.keep_common_holes(&candidate.manifest),
-                        None => manifest = Some(candidate.manifest),
+                (Some(candidate), _) if candidate.has(identity, &chosen) => {
+                    match candidate.reached {
+                        Reached::Session(session) => {
+                            sessions.push(*session);
+                            match &mut manifest {
+                                Some(manifest) => manifest.keep_common_holes(&candidate.manifest),
+                                None => manifest = Some(candidate.manifest),
+                            }
+                        }
+                        Reached::Ranges(server, source) => ranges.push((server, source)),
                     }
                     continue;
                 }
@@ -231,9 +245,8 @@ impl<'a> Asked<'a> {
                 late.push(server.clone());
             }
         }
-        let manifest = manifest.ok_or_else(|| MoveError::Internal("no data set was chosen".to_owned()))?;
-        let (request, manifest) = (self.request.clone(), Arc::new(manifest));
-        Ok(Found { request, index: self.index, manifest, identity, sessions, absent, late, unheard, warnings })
+        let (request, manifest) = (self.request.clone(), Arc::new(manifest.unwrap_or(chosen)));
+        Ok(Found { request, index: self.index, manifest, identity, sessions, ranges, absent, late, unheard, warnings })
     }
 }
 
@@ -266,8 +279,8 @@ impl Found {
     fn of_one(request: Request, index: usize, session: Session, manifest: Manifest) -> Self {
         let (absent, late, unheard, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let identity = manifest.identity();
-        let (manifest, sessions) = (Arc::new(manifest), vec![session]);
-        Self { request, index, manifest, identity, sessions, absent, late, unheard, warnings }
+        let (manifest, sessions, ranges) = (Arc::new(manifest), vec![session], Vec::new());
+        Self { request, index, manifest, identity, sessions, ranges, absent, late, unheard, warnings }
     }
 
     /// What the user should know before the transfer begins.
@@ -314,8 +327,7 @@ mod tests {
         let stream = ControlStream::new(tcp).unwrap();
         let session = Session::over(server(name), stream);
         let manifest = Arc::unwrap_or_clone(crate::session::groups::tests::manifest(sizes));
-        let identity = manifest.identity();
-        let result = Ok(Candidate { session, manifest, identity });
+        let result = Ok(Candidate::new(Reached::Session(Box::new(session)), manifest));
         Tried { mirror: MirrorId { request: 0, server: server(name) }, took, result, again: false }
     }
 

@@ -223,7 +223,11 @@ impl Application for Hauling {
             Event::Complete { .. } => self.objects_left = self.objects_left.saturating_sub(1),
             // The others show what can be shown; without any, nothing comes, which is said then.
             Event::Failed { flow, error } => log::warn!("flow {} of the trial failed: {error}", flow.0),
-            Event::Opened { .. } | Event::Starved { .. } | Event::Closed { .. } | Event::Control { .. } => {}
+            Event::Opened { .. }
+            | Event::Starved { .. }
+            | Event::Closed { .. }
+            | Event::Control { .. }
+            | Event::Source { .. } => {}
         }
         Ok(())
     }

@@ -9,9 +9,9 @@
 use inhaul_base::{ByteRange, Span, Time};
 use inhaul_transport::{Command, FlowId};
 
-use super::Haul;
 use super::comparison::{Next, Patience, Verdict, end_of_patience};
 use super::object::Object;
+use super::{Haul, Mirror};
 use crate::api::error::MoveError;
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
@@ -148,7 +148,7 @@ impl Haul {
         }
         self.verifier.expect(index, next_group, &mut accepted);
         pinned.into_iter().for_each(|group| self.avoid_others(engine, index, group));
-        if !self.reopening.has_unheard(self.objects[index].sought.request) {
+        if !self.roster.has_unheard(self.objects[index].sought.request) {
             self.objects[index].comparison.forget_passed();
         }
         for (group, others) in verdicts {
@@ -162,7 +162,7 @@ impl Haul {
     fn patience(&self, now: Time, index: usize) -> Patience {
         let object = &self.objects[index];
         let end = object.complete_since.map(|complete| end_of_patience(self.started, complete));
-        let may_be_more = self.reopening.has_unheard(object.sought.request);
+        let may_be_more = self.roster.has_unheard(object.sought.request);
         Patience { now, end, may_be_more, awaits_more: may_be_more && now.since(self.started) <= SILENCE_MAX }
     }
 
@@ -174,6 +174,7 @@ impl Haul {
                 continue;
             }
             self.settle(engine, index)?;
+            self.trust_if_none_speaks(index);
             self.give_up_doubted(now, index);
             for flow in self.objects[index].comparison.hopeless(now, HOPELESS) {
                 self.lose(engine, flow, "it sends no digests")?;
@@ -181,6 +182,18 @@ impl Haul {
             self.give_up_what_none_agrees_on(index);
         }
         Ok(())
+    }
+
+    /// If no source can say anything of the data set's groups, and none that could is being tried, what comes counts as it
+    /// is.
+    fn trust_if_none_speaks(&mut self, index: usize) {
+        let object = &self.objects[index];
+        let is_silent = !object.comparison.has_witnesses() && object.mirrors.iter().any(|&flow| self.is_running(flow));
+        if object.is_trusted || !is_silent || self.roster.has_session_away(object.sought.request) {
+            return;
+        }
+        self.objects[index].is_trusted = true;
+        self.verifier.tell(Task::Trust { object: index });
     }
 
     /// Gives up files of which it is doubted what counts, if nobody is waited for who may decide.
@@ -349,7 +362,9 @@ impl Haul {
         for object in self.objects.iter().filter(|object| object.mirrors.len() > 1 && !object.has_failed()) {
             for flow in &object.mirrors {
                 let bytes = object.uncompared_bytes(*flow);
-                if let Some(mirror) = self.mirrors.get(flow).filter(|_| bytes > 0) {
+                // What has no digests cannot say any.
+                let is_asked = |mirror: &&Mirror| bytes > 0 && mirror.server.url.is_none();
+                if let Some(mirror) = self.mirrors.get(flow).filter(is_asked) {
                     let of = object.plan_bytes_from(0);
                     told.push(format!(
                         "{} was not compared with the other mirrors: of {bytes} of {of} bytes it did not say in time \

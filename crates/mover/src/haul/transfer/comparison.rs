@@ -156,6 +156,11 @@ impl Comparison {
         }
     }
 
+    /// Whether a mirror has ever taken part that says what it has.
+    pub(super) fn has_witnesses(&self) -> bool {
+        !self.witnesses.is_empty()
+    }
+
     fn index(&self, flow: FlowId) -> Option<usize> {
         self.witnesses.iter().position(|witness| witness.flow == flow)
     }

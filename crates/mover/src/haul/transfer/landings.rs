@@ -96,6 +96,11 @@ impl Sink for Landings {
         Ok(true)
     }
 
+    fn deliver(&mut self, flow: FlowId, offset: u64, bytes: &[u8]) -> Result<(), MoveError> {
+        let Some(landing) = self.by_flow.get(&flow).cloned() else { return Ok(()) };
+        self.write(&landing, offset, bytes)
+    }
+
     fn backlog(&self) -> Option<Backlog> {
         Some(self.writer.backlog())
     }

@@ -17,6 +17,7 @@ use crate::haul::digest_plan::DigestPlan;
 use crate::haul::tally::Tally;
 use crate::session::frame::{GroupRun, MAX_RUNS};
 use crate::session::groups::Groups;
+use crate::sources::RangeSource;
 
 /// Groups whose digests may be asked for before they are needed, and their bytes: enough for small files not to wait a
 /// round trip for digests, and for the source's hasher not to read large ones long before they are sent.
@@ -38,12 +39,14 @@ pub(crate) struct Sought {
     pub(crate) late: Vec<Server>,
     /// Of these, the ones that have not failed either: nothing is known of them.
     pub(crate) unheard: Vec<Server>,
+    /// Mirrors that are read by ranges, until they join.
+    pub(crate) ranges: Vec<(Server, Arc<dyn RangeSource>)>,
 }
 
 /// One data set and where it lands.
 pub(crate) struct Object {
     pub(crate) source: Source,
-    pub(super) sought: Sought,
+    pub(crate) sought: Sought,
     pub(crate) landing: Arc<Landing>,
     pub(super) groups: Groups,
     /// Expected checksums from a list, such as a Metalink.
@@ -89,6 +92,8 @@ pub(crate) struct Object {
     pub(super) told_of_change: bool,
     /// Files that do not come, or not from everybody.
     pub(super) failing: Failing,
+    /// The verifier was told that no source says anything of its groups.
+    pub(crate) is_trusted: bool,
     pub(super) done: bool,
     /// Why no more of it comes, while other data sets do.
     pub(crate) failure: Option<MoveError>,
@@ -146,6 +151,7 @@ impl Object {
             first_bytes: 0,
             verified_groups: 0,
             failing: Failing::default(),
+            is_trusted: false,
             done: false,
             failure: None,
             finished: BTreeMap::new(),

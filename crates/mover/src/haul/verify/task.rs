@@ -17,6 +17,9 @@ pub(crate) enum Task {
     Held { object: usize, group: u64, digest: Option<GroupDigest> },
     /// The source's digests of consecutive groups.
     Digests { object: usize, first_group: u64, values: Vec<GroupDigest> },
+    /// No source of the object says anything of its groups: what has come of it counts as it is, but for what is known
+    /// of whole files.
+    Trust { object: usize },
     /// Another digest of a group counts than the one that was told; or it is not known any more which one does.
     Correct { object: usize, group: u64, digest: Option<GroupDigest> },
     /// No more comes of a file, for this reason: unless all of it is verified, it does not land. What has come of it is

@@ -7,17 +7,15 @@ use super::super::order::SetId;
 use super::super::parts::Taker;
 use super::{Mirror, Reading, Set};
 use crate::api::error::MoveError;
-use crate::api::source::Server;
 use crate::engine::Engine;
 use crate::session::frame::Frame;
-use crate::session::opener::MirrorId;
+use crate::sources::opener::{MirrorId, Reached};
+use crate::sources::{Away, News, Sameness, next_fall};
 
 /// A mirror that is asked for proofs and sends none for so long is given up. It may have to read a file first, if the
 /// file is pinned: so much of it in a second at least.
 const PROOFS_MAX: Span = Span::from_secs(15);
 const PINNED_BYTES_A_SECOND: u64 = 100 << 20;
-/// A flow that has stood for so long did not fall at once.
-const STEADY: Span = Span::from_secs(10);
 
 impl Reading {
     /// A flow is over.
@@ -48,28 +46,20 @@ impl Reading {
         let now = engine.now();
         let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
         set.mirrors.retain(|&other| other != flow);
+        set.provers.retain(|&other| other != flow);
         self.stirred.insert(id);
         log::warn!("{server} is lost ({why})");
-        if may_return && self.settings.retry_for > Span::ZERO {
-            let falls = if opened.is_some_and(|at| now.since(at) >= STEADY) { 1 } else { falls.saturating_add(1) };
-            self.await_mirror(id, server.clone(), falls)?;
+        if may_return {
+            let falls = next_fall(now, opened, falls);
+            set.roster.reopen(now, MirrorId { request: 0, server: server.clone() }, (falls, why), None)?;
         }
-        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
-        if set.mirrors.is_empty() {
+        if set.is_alone() && set.alone.is_none() {
             set.alone = Some((now, format!("{server}: {why}")));
-            if set.away.is_empty() {
-                self.give_up(engine, id);
-            }
+        }
+        if set.is_alone() && !set.roster.has_away(0) {
+            self.give_up(engine, id);
         }
         self.ask_others(engine, id, flow)
-    }
-
-    /// Has a mirror tried again that was lost so often in a row.
-    fn await_mirror(&mut self, id: SetId, server: Server, falls: u32) -> Result<(), MoveError> {
-        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
-        set.opener.reopen(MirrorId { request: 0, server: server.clone() }, falls)?;
-        set.away.insert(server, falls);
-        Ok(())
     }
 
     /// No mirror is left, and none is expected: who waits hears that.
@@ -97,42 +87,47 @@ impl Reading {
     pub(super) fn take_tried(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
         let ids: Vec<SetId> = self.sets.keys().copied().collect();
         for id in ids {
-            while let Some(tried) = self.sets.get(&id).and_then(|set| set.opener.try_next()) {
-                let Some(set) = self.sets.get_mut(&id) else { break };
-                let server = tried.mirror.server;
-                set.unheard.remove(&server);
-                let error = match tried.result {
-                    Ok(candidate)
-                        if candidate.identity == set.identity
-                            && !set.groups.manifest().has_holes_within(&candidate.manifest) =>
-                    {
-                        MoveError::OtherHoles { server: server.clone() }
+            while let Some(set) = self.sets.get_mut(&id) {
+                let sameness = Sameness { identity: set.identity, groups: &set.groups };
+                let Some(news) = set.roster.next(|_| Some(sameness)) else { break };
+                match news {
+                    News::Back { mirror, candidate, away } => {
+                        set.unheard.remove(&mirror.server);
+                        self.take_back(engine, id, mirror, candidate.reached, &away)?;
                     }
-                    Ok(candidate) if candidate.identity == set.identity => {
-                        let falls = set.away.remove(&server).unwrap_or(0);
-                        if let Some(cache) = &self.cache {
-                            cache.hear(&set.names, &candidate.session);
+                    News::Waits { mirror, error } | News::Gone { mirror, error, .. } => {
+                        set.unheard.remove(&mirror.server);
+                        if let Some((_, why)) = &mut set.alone {
+                            *why = error.to_string();
+                            if !set.roster.has_away(0) {
+                                self.give_up(engine, id);
+                            }
                         }
-                        if let Err(error) = self.join(engine, id, candidate.session, falls, None) {
-                            // The way is gone again already.
-                            self.await_mirror(id, server, falls.saturating_add(1))?;
-                            log::warn!("{error}");
-                        }
-                        continue;
-                    }
-                    Ok(_) => MoveError::SourceChanged { server: server.clone() },
-                    Err(error) => error,
-                };
-                if !tried.again {
-                    set.away.remove(&server);
-                }
-                if let Some((_, why)) = &mut set.alone {
-                    *why = error.to_string();
-                    if set.away.is_empty() {
-                        self.give_up(engine, id);
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A mirror is there, late or again.
+    fn take_back(
+        &mut self,
+        engine: &mut Engine,
+        id: SetId,
+        mirror: MirrorId,
+        reached: Reached,
+        away: &Away,
+    ) -> Result<(), MoveError> {
+        if let (Reached::Session(session), Some(cache), Some(set)) = (&reached, &self.cache, self.sets.get(&id)) {
+            cache.hear(&set.names, session);
+        }
+        let joined = self.join(engine, id, reached, away.falls);
+        let Err(error) = joined else { return Ok(()) };
+        log::warn!("{error}");
+        // The way is gone again already.
+        if let Some(set) = self.sets.get_mut(&id) {
+            set.roster.reopen(engine.now(), mirror, (away.falls.saturating_add(1), &error.to_string()), None)?;
         }
         Ok(())
     }

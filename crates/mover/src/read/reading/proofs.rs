@@ -56,13 +56,13 @@ impl Reading {
             set.votes.of_group(group).iter().any(|&(other, digest)| Some(other) == voter && Some(digest) == settled)
         };
         let mirrors: Vec<FlowId> = match settled {
-            _ if !is_compared => set.mirrors.first().copied().into_iter().collect(),
-            None => set.mirrors.clone(),
+            _ if !is_compared => set.provers.first().copied().into_iter().collect(),
+            None => set.provers.clone(),
             Some(_) => {
-                let right: Vec<FlowId> = set.mirrors.iter().copied().filter(is_right).collect();
+                let right: Vec<FlowId> = set.provers.iter().copied().filter(is_right).collect();
                 // Another one after each part that came wrong: what proves it may be what is wrong.
                 let next = right.get(part.tries as usize % right.len().max(1)).copied();
-                next.map_or_else(|| set.mirrors.clone(), |next| vec![next])
+                next.map_or_else(|| set.provers.clone(), |next| vec![next])
             }
         };
         for flow in mirrors {
@@ -79,7 +79,7 @@ impl Reading {
     /// Asks mirrors for the proofs that they were not asked for yet.
     pub(super) fn ask_proofs(&mut self, engine: &mut Engine, id: SetId) {
         let mut vain = Vec::new();
-        let flows = self.sets.get(&id).map(|set| set.mirrors.clone()).unwrap_or_default();
+        let flows = self.sets.get(&id).map(|set| set.provers.clone()).unwrap_or_default();
         for flow in flows {
             while let (Some(set), Some(mirror)) = (self.sets.get_mut(&id), self.mirrors.get_mut(&flow)) {
                 let proving = &mut mirror.proving;
@@ -183,14 +183,14 @@ impl Reading {
         if set.is_compared(part.wanted.file) {
             let is_new = now.since(set.opened) <= SILENCE_MAX;
             let is_awaited = |mirror: &&Mirror| !mirror.proving.is_silent(now);
-            let flows = set.mirrors.iter().filter_map(|flow| self.mirrors.get(flow));
+            let flows = set.provers.iter().filter_map(|flow| self.mirrors.get(flow));
             let mut awaited: Vec<Voter> = flows.clone().filter(is_awaited).map(|mirror| set.voter(mirror)).collect();
             if is_new {
                 // Who has not answered yet at all.
                 let unheard = set.source.mirrors.iter().enumerate();
                 awaited.extend(unheard.filter(|(_, server)| set.unheard.contains(*server)).map(|(voter, _)| voter));
             }
-            let may_be_more = !set.away.is_empty() || awaited.len() < set.mirrors.len();
+            let may_be_more = set.roster.has_session_away(0) || awaited.len() < set.provers.len();
             match set.votes.judge(group, &awaited, may_be_more, now) {
                 Verdict::Wait => return Ok(()),
                 Verdict::Tied => {
@@ -205,9 +205,9 @@ impl Reading {
                     part.proof = part.said.iter().find(|(_, proof)| proof.digest == digest).map(|(_, it)| it.clone());
                 }
             }
-            if part.proof.is_none() && part.awaited.is_empty() && set.away.is_empty() {
+            if part.proof.is_none() && part.awaited.is_empty() && !set.roster.has_session_away(0) {
                 let is_asked = |flow: &FlowId| part.said.iter().any(|(other, _)| other == flow);
-                if set.mirrors.iter().all(is_asked) {
+                if set.provers.iter().all(is_asked) {
                     let detail = "and the mirrors that agree are lost: try again when they are back".to_owned();
                     let error = copies_differ(set, part, detail);
                     self.fail_part(engine, id, start, &error);

@@ -78,6 +78,14 @@ pub(super) fn cut_siblings(now: Time, id: FlowId, flows: &mut Flows) {
     }
 }
 
+/// A source is asked for what comes in this time ...
+const SOURCE_SPAN: Span = Span::from_millis(500);
+/// ... in whole groups of digests ...
+const SOURCE_BLOCK: u64 = 1 << 20;
+/// ... but for no more than this, and for no more than this part of what is still to be asked for.
+const SOURCE_ASK_MAX: u64 = 64 << 20;
+const SOURCE_PARTS: u64 = 8;
+
 /// How far a flow is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {
@@ -347,6 +355,9 @@ impl Flow {
         socket_buffer: u64,
         room: u64,
     ) -> Option<(u32, Vec<ByteRange>)> {
+        if let Some(source) = self.core.source {
+            return self.ask_source(now, source.lanes, object);
+        }
         let may_ask = self.is_running() && self.told_rate > Bitrate::ZERO || matches!(self.phase, Phase::Train { .. });
         if !may_ask {
             return None;
@@ -375,6 +386,47 @@ impl Flow {
         Some((id, ranges))
     }
 
+    /// What is asked of a source at a time: what comes in this time, in whole groups of digests. Towards the end it is
+    /// less, so that the last request of a slow source is not what everything waits for.
+    fn source_ask(&self, object: &Object) -> u64 {
+        let rate = self.stream.rate().min(self.controller.target());
+        let left = object.wanted_bytes() / SOURCE_PARTS;
+        rate.bytes_in(SOURCE_SPAN).min(left).clamp(SOURCE_BLOCK, SOURCE_ASK_MAX) / SOURCE_BLOCK * SOURCE_BLOCK
+    }
+
+    /// The same of a source: few, long requests, one more than it serves at once.
+    fn ask_source(&mut self, now: Time, lanes: u32, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
+        if !self.is_under_way() {
+            return None;
+        }
+        let ask = self.source_ask(object);
+        let pending = self.requests.pending_bytes();
+        if pending > ask * u64::from(lanes) {
+            return None;
+        }
+        let ranges = object.take(ask, SOURCE_BLOCK, RANGES_MAX, &self.core.avoid);
+        if ranges.is_empty() {
+            return None;
+        }
+        if pending == 0 {
+            self.last_data = now;
+            self.last_arrival = now;
+        }
+        let id = self.requests.request(self.core.block, &ranges);
+        Some((id, ranges))
+    }
+
+    /// A source delivered some of what it was asked for.
+    pub(super) fn on_delivery(&mut self, now: Time, range: ByteRange) {
+        self.requests.forget(range);
+        self.monitor.on_delivery(range.len());
+        self.last_data = now;
+        self.last_arrival = now;
+        self.core.last_heard = now;
+        let rtt = self.base_rtt();
+        self.stream.on_data(now, range.len(), rtt);
+    }
+
     /// Whether the flow is measuring its path and has asked for the burst: one request for each.
     fn train_is_asked_for(&self) -> bool {
         matches!(self.phase, Phase::Train { after, .. } if self.requests.last_id() > after)
@@ -396,7 +448,8 @@ impl Flow {
     }
 
     fn stalls_at(&self) -> Option<Time> {
-        if self.requests.pending_bytes() == 0 {
+        // Whoever reads from a source says when it has failed.
+        if self.requests.pending_bytes() == 0 || self.core.source.is_some() {
             return None;
         }
         let packets = self
@@ -575,6 +628,7 @@ impl ReceiverFlow for Flow {
 
     fn silence(&self) -> Option<Silence> {
         match self.phase {
+            _ if self.core.source.is_some() => return None,
             Phase::Opening => return None,
             Phase::Idle => return self.core.silence(),
             Phase::Train { .. } | Phase::Steady => {}

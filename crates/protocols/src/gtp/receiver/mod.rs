@@ -53,6 +53,15 @@ impl Gtp {
         }
     }
 
+    /// Tells the flow's sender something of rates; a source hears only how fast it may read.
+    fn tell(id: FlowId, message: &OwnMessage, core: &mut Core<Flow>) {
+        match *message {
+            OwnMessage::Rate { rate, .. } if core.is_source(id) => core.pace(id, rate),
+            _ if core.is_source(id) => {}
+            _ => core.say_own(id, message.emit()),
+        }
+    }
+
     /// Has an open flow take up work, or rest if there is none.
     fn begin(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
         if core.is_complete(id) {
@@ -61,7 +70,7 @@ impl Gtp {
                 core.flows.rest(id);
             }
         } else if let Some(message) = self.central.on_open(now, id, &mut core.flows) {
-            core.say_own(id, message.emit());
+            Self::tell(id, &message, core);
         }
     }
 
@@ -188,6 +197,16 @@ impl Reception for Gtp {
         core.touch(id);
     }
 
+    const TAKES_SOURCES: bool = true;
+
+    fn on_delivery(&mut self, now: Time, id: FlowId, range: ByteRange, core: &mut Core<Flow>, places: &mut Vec<Place>) {
+        self.wire_bytes += range.len();
+        if let Some(flow) = core.flows.get_mut(&id) {
+            flow.on_delivery(now, range);
+        }
+        core.place_delivery(id, range, places);
+    }
+
     fn on_datagram(&mut self, now: Time, id: FlowId, bytes: &[u8], core: &mut Core<Flow>) -> bool {
         let (Some(edge), Some(flow)) = (Edge::parse(bytes), core.flows.get_mut(&id)) else { return false };
         flow.core.last_heard = now;
@@ -209,7 +228,7 @@ impl Reception for Gtp {
             self.central.on_rtt(now, tick.loss, self.wire_bytes, &core.flows);
         }
         for message in messages {
-            core.say_own(id, message.emit());
+            Self::tell(id, &message, core);
         }
     }
 
@@ -217,7 +236,7 @@ impl Reception for Gtp {
         if core.flows.get(&id).is_some_and(Flow::train_has_arrived)
             && let Some(message) = self.central.on_train(now, id, &mut core.flows)
         {
-            core.say_own(id, message.emit());
+            Self::tell(id, &message, core);
         }
     }
 

@@ -60,6 +60,11 @@ impl Stream {
         self.rate.bytes_in(base_rtt * rtts + WINDOW_SPAN).clamp(WINDOW_MIN, STREAM_AHEAD_MAX)
     }
 
+    /// The highest rate of late; zero while nothing is known.
+    pub(super) fn rate(&self) -> Bitrate {
+        self.rate
+    }
+
     /// What the flow may come to use; `None` while nothing is known.
     pub(super) fn use_expected(&self) -> Option<Bitrate> {
         (self.rate > Bitrate::ZERO).then(|| self.rate.mul_f64(GROWTH).max(USE_MIN))

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use inhaul_base::{ByteRange, Span, Time};
+use inhaul_base::{Bitrate, ByteRange, Span, Time};
 
 use super::flow::{DataHead, FlowCore, ReceiverFlow, Run};
 use super::rules::{Flows, Objects, Rules};
 use crate::kit::wire::Message;
 use crate::kit::{Object, SortedSet, Table};
-use crate::{Event, FlowId, Place, TxBatch};
+use crate::{Event, FlowId, Place, SourceOrder, TxBatch};
 
 /// Most datagrams that wait to be sent: acknowledgements are only worth something while they are new.
 const WAITING_MAX: usize = 4_096;
@@ -70,9 +70,27 @@ impl<F: ReceiverFlow> Core<F> {
 
     // --- What goes out ----------------------------------------------------------------------------------------------
 
-    /// Sends a message on the flow's control channel.
+    /// Sends a message on the flow's control channel. A source is told what of it concerns one.
     pub fn say(&mut self, flow: FlowId, message: &Message<'_>) {
-        self.say_own(flow, message.emit(self.version));
+        if !self.is_source(flow) {
+            return self.say_own(flow, message.emit(self.version));
+        }
+        let order = match message {
+            Message::Request { id, ranges, .. } => SourceOrder::Ask { request: *id, ranges: ranges.clone() },
+            &Message::Cancel { through } => SourceOrder::Unask { through },
+            _ => return,
+        };
+        self.events.push_back(Event::Source { flow, order });
+    }
+
+    /// Whether the flow stands for a source that is no sender of the protocol.
+    pub fn is_source(&self, flow: FlowId) -> bool {
+        self.flows.get(&flow).is_some_and(|flow| flow.core().source.is_some())
+    }
+
+    /// Has a source read no faster than this.
+    pub fn pace(&mut self, flow: FlowId, rate: Bitrate) {
+        self.events.push_back(Event::Source { flow, order: SourceOrder::Pace(rate) });
     }
 
     /// Sends a message of the protocol's own on the flow's control channel, as it stands on the wire.
@@ -104,6 +122,20 @@ impl<F: ReceiverFlow> Core<F> {
         let Some(flow) = self.flows.get_mut(&id) else { return 0 };
         let Some(object) = self.objects.get_mut(&flow.core().join.object) else { return 0 };
         let new = object.hold(range, |part| places.push(run.place(id, part)));
+        let core = flow.core_mut();
+        core.placed_bytes += new;
+        core.duplicate_bytes += range.len() - new;
+        new
+    }
+
+    /// Says where `range`, which a source delivered, belongs, as far as it is new. Returns how many bytes of it are.
+    pub fn place_delivery(&mut self, id: FlowId, range: ByteRange, places: &mut Vec<Place>) -> u64 {
+        let Some(flow) = self.flows.get_mut(&id) else { return 0 };
+        let Some(object) = self.objects.get_mut(&flow.core().join.object) else { return 0 };
+        let new = object.hold(range, |part| {
+            let skip = (part.start - range.start) as u32;
+            places.push(Place { flow: id, message: 0, first: 0, skip, head_len: 0, range: part });
+        });
         let core = flow.core_mut();
         core.placed_bytes += new;
         core.duplicate_bytes += range.len() - new;

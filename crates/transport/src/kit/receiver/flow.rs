@@ -8,7 +8,7 @@ use super::rules::Rules;
 use crate::kit::Numbers;
 use crate::kit::path::Path;
 use crate::kit::wire::{BLOCK_MIN, Reader, WireError};
-use crate::{ConnectionId, ENVELOPE_LEN, Expected, FlowStats, JoinFlow, PathSpec, Place, Route};
+use crate::{ConnectionId, ENVELOPE_LEN, Expected, FlowStats, JoinFlow, JoinSource, PathSpec, Place, Route};
 
 /// Silent for so long, a sender is gone: it answers probes.
 const SILENCE_MAX: Span = Span::from_secs(30);
@@ -24,6 +24,8 @@ pub struct FlowCore {
     pub path: Path,
     /// The path is a byte stream: see [`Command::ChangePath`](crate::Command::ChangePath).
     pub reliable: bool,
+    /// It has no sender: it stands for a source of another kind. See [`Command::JoinSource`](crate::Command::JoinSource).
+    pub source: Option<SourceCore>,
     /// Bytes of data that a packet has room for: so long are the blocks that are asked for.
     pub block: u16,
     /// Longest block that the user wants.
@@ -50,6 +52,13 @@ pub struct FlowCore {
     grain: u16,
 }
 
+/// What is known of a source that is no sender of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceCore {
+    /// How many requests it serves at once.
+    pub lanes: u32,
+}
+
 /// What a sender tells that accepts a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accepted {
@@ -65,6 +74,7 @@ impl FlowCore {
             peer: join.peer,
             path: Path::new(rules.path),
             reliable: false,
+            source: None,
             block: 0,
             block_max: u16::MAX,
             avoid: RangeSet::new(),
@@ -84,6 +94,19 @@ impl FlowCore {
             core.path.expect_early(now, age, join.path);
         }
         core.fit_block(core.join.path.mtu);
+        core
+    }
+
+    /// The core of a flow that stands for a source. Nothing of a path is to be opened or watched.
+    pub(super) fn of_source(now: Time, join: JoinSource, rules: &Rules) -> Self {
+        let JoinSource { flow, object, lanes, limits, .. } = join;
+        let path = PathSpec { mtu: u16::MAX, overhead: 0 };
+        let connection = ConnectionId::NONE;
+        let mut core =
+            Self::new(now, JoinFlow { flow, object, peer: None, path, connection, probed: None, limits }, rules);
+        core.source = Some(SourceCore { lanes: lanes.max(1) });
+        core.reliable = true;
+        core.path = Path::opened(rules.path);
         core
     }
 

@@ -16,7 +16,7 @@ use inhaul_base::{Bitrate, ByteRange, Time};
 pub use core::Core;
 use flow::Accepted;
 pub(super) use flow::refusal;
-pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, largest_block, read_all};
+pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, SourceCore, largest_block, read_all};
 pub use rules::{Flows, RTT_GUESS, Rules};
 
 use super::Object;
@@ -24,7 +24,7 @@ use super::path::{Echo, Outgoing};
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
 use crate::{
     Command, CommandError, ENVELOPE_LEN, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, HostSample, JoinFlow,
-    Place, Policy, RxMessage, TxBatch,
+    JoinSource, Place, Policy, RxMessage, TxBatch,
 };
 
 /// What a protocol adds to a receiver.
@@ -94,6 +94,20 @@ pub trait Reception: Sized {
 
     /// Something of the flow has changed: what must happen before more is asked for.
     fn attend(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
+
+    /// Whether it fetches from sources of other kinds as well: see [`Command::JoinSource`].
+    const TAKES_SOURCES: bool = false;
+
+    /// A source delivered some of what it was asked for.
+    fn on_delivery(
+        &mut self,
+        _now: Time,
+        _id: FlowId,
+        _range: ByteRange,
+        _core: &mut Core<Self::Flow>,
+        _places: &mut Vec<Place>,
+    ) {
+    }
 
     /// Takes what is to be asked of a flow now from what is wanted of its object, and notes it as a request. Returns
     /// the request's number and ranges.
@@ -181,6 +195,24 @@ impl<P: Reception> Receiver<P> {
         let JoinFlow { connection, path, .. } = join;
         core.say(join.flow, &Message::Setup { connection, mtu: path.mtu, size, more: &more });
         core.touch(join.flow);
+        Ok(())
+    }
+
+    fn join_source(&mut self, now: Time, join: JoinSource) -> Result<(), CommandError> {
+        let core = &mut self.core;
+        if !P::TAKES_SOURCES {
+            return Err(CommandError::NoSources);
+        }
+        if core.flows.contains_key(&join.flow) {
+            return Err(CommandError::FlowExists(join.flow));
+        }
+        let object = core.objects.get_mut(&join.object).ok_or(CommandError::UnknownObject(join.object))?;
+        object.flows.push(join.flow);
+        let mut flow = self.protocol.new_flow(now, FlowCore::of_source(now, join, &P::RULES));
+        flow.on_rtt(now, join.rtt);
+        core.flows.insert(join.flow, flow);
+        self.opened(now, join.flow);
+        self.core.touch(join.flow);
         Ok(())
     }
 
@@ -455,6 +487,16 @@ impl<P: Reception> Endpoint for Receiver<P> {
         self.settle(now);
     }
 
+    fn handle_delivery(&mut self, now: Time, flow: FlowId, range: ByteRange, places: &mut Vec<Place>) {
+        let of = self.core.flows.get(&flow).filter(|flow| flow.core().source.is_some());
+        let size = of.and_then(|flow| self.core.objects.get(&flow.core().join.object)).map_or(0, |object| object.size);
+        if range.end <= size {
+            self.protocol.on_delivery(now, flow, range, &mut self.core, places);
+            self.core.touch(flow);
+        }
+        self.settle(now);
+    }
+
     fn handle_host(&mut self, now: Time, sample: HostSample) {
         self.protocol.on_host(now, sample, &mut self.core);
         self.settle(now);
@@ -473,6 +515,7 @@ impl<P: Reception> Endpoint for Receiver<P> {
         match command {
             Command::Fetch { object, size, held } => self.core.fetch(object, size, held)?,
             Command::Join(join) => self.join(now, join)?,
+            Command::JoinSource(join) => self.join_source(now, join)?,
             Command::Disconnect { flow } => self.disconnect(now, flow)?,
             Command::Refetch { object, range, suspect } => {
                 let flows = self.core.refetch(now, object, range, suspect)?;

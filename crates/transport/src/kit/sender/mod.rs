@@ -400,6 +400,7 @@ impl<P: Sending> Endpoint for Sender<P> {
             }
             Command::Fetch { .. }
             | Command::Join(_)
+            | Command::JoinSource(_)
             | Command::Refetch { .. }
             | Command::Want { .. }
             | Command::Unwant { .. }

@@ -10,6 +10,7 @@ use inhaul_base::Span;
 use inhaul_store::{Manifest, digest};
 use inhaul_udp::Waker;
 
+use super::ranges::{self, RangeSource};
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, NetOptions, Stop};
 use crate::api::request::Request;
@@ -30,13 +31,46 @@ pub(crate) struct MirrorId {
     pub(crate) server: Server,
 }
 
+/// How a mirror is reached that has answered.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// An inhaul server.
+    Session(Box<Session>),
+    /// Something that is read by ranges.
+    Ranges(Server, Arc<dyn RangeSource>),
+}
+
 /// A mirror that has a data set, and what it says of it.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    pub(crate) session: Session,
+    pub(crate) reached: Reached,
     pub(crate) manifest: Manifest,
     /// The manifest's.
     pub(crate) identity: digest::Hash,
+}
+
+impl Candidate {
+    /// Of a mirror that says this of its data set.
+    pub(crate) fn new(reached: Reached, manifest: Manifest) -> Self {
+        Self { reached, identity: manifest.identity(), manifest }
+    }
+
+    /// Whether it is a session, whose server says what it has by digests.
+    pub(crate) fn is_session(&self) -> bool {
+        matches!(self.reached, Reached::Session(_))
+    }
+
+    /// Whether it has the data set of this identity and manifest. What is read by ranges knows only sizes, and names of
+    /// its own.
+    pub(crate) fn has(&self, identity: digest::Hash, manifest: &Manifest) -> bool {
+        match self.reached {
+            Reached::Session(_) => self.identity == identity,
+            Reached::Ranges(..) => {
+                let sizes = |manifest: &Manifest| manifest.entries().iter().map(|entry| entry.size).collect::<Vec<_>>();
+                self.identity == identity || sizes(&self.manifest) == sizes(manifest)
+            }
+        }
+    }
 }
 
 /// What became of a try.
@@ -176,6 +210,11 @@ impl Shared {
     fn attempt(&self, mirror: &MirrorId, early: u32) -> Result<Candidate, MoveError> {
         let MirrorId { request, server } = mirror;
         let request = &self.requests[*request];
+        if let Some(url) = &server.url {
+            let (manifest, source) = ranges::open(server, url)?;
+            request.check(server, &manifest)?;
+            return Ok(Candidate::new(Reached::Ranges(server.clone(), source), manifest));
+        }
         let mut session = Session::connect(server, SessionRole::Fetch, Wanted::of(&self.net))?;
         session.probe_early(&self.net);
         let path = request.path_at(server).unwrap_or_default();
@@ -184,8 +223,7 @@ impl Shared {
         }
         let manifest = session.open(path, self.owner, self.attributes, early)?;
         request.check(server, &manifest)?;
-        let identity = manifest.identity();
-        Ok(Candidate { session, manifest, identity })
+        Ok(Candidate::new(Reached::Session(Box::new(session)), manifest))
     }
 
     /// Waits; false when it is all over.
