@@ -15,6 +15,7 @@ pub(crate) mod connect;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod fate;
+pub(crate) mod http;
 pub(crate) mod lanes;
 mod local;
 pub(crate) mod opener;

@@ -16,7 +16,7 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::CertifiedKey;
 
-pub(crate) use client::{ClientSide, Distrust, Verdict};
+pub(crate) use client::{ClientSide, Distrust, Verdict, roots};
 pub(crate) use seal::Seal;
 pub(crate) use server::ServerTls;
 
