@@ -25,7 +25,8 @@ inhaul get [OPTIONS] <SOURCE>... <DEST>
 pub(crate) const EXAMPLES: &str = "\
 A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offers. The
 'inhaul://' may be left out. More hosts, after commas, are mirrors of the same data set.
-In PATH, write % as %25.
+In PATH, write % as %25. The URL of a file (https://, http://, file://) is a SOURCE too,
+alone or as a mirror after a comma: docs/sources.md.
 A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
 DEST says where the data lands. Existing files do not change this:
@@ -51,6 +52,8 @@ Examples:
     inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch/first
   Two data sets at once, each sender with its fair share:
     inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch/
+  An HTTP server beside an inhaul server, whose digests prove what both send:
+    inhaul get inhaul://dtn1/f.h5,https://data.example.org/f.h5 .
   The files of a Metalink, from all their mirrors, verified by its checksums:
     inhaul get --metalink run7.meta4 /scratch/
   One file of which a checksum was published:

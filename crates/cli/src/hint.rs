@@ -67,6 +67,8 @@ impl Next {
     /// What there is to do after this error.
     pub(crate) fn after(error: &MoveError) -> Option<Self> {
         match error {
+            // Only an inhaul server lists what it has.
+            MoveError::PathNotFound { server, .. } if server.url.is_some() => None,
             MoveError::PathNotFound { server, .. } => {
                 // A token may give rights on a part only.
                 let grant = server.ticket.token.as_ref().map(|token| token.claims().grant);

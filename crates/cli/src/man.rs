@@ -54,6 +54,7 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
     ("scenario", 5, include_str!("../docs/scenario.md")),
     ("security", 7, include_str!("../docs/security.md")),
     ("serve", 7, include_str!("../docs/serve.md")),
+    ("sources", 7, include_str!("../docs/sources.md")),
     ("trees", 7, include_str!("../docs/trees.md")),
     ("udt", 7, include_str!("../docs/udt.md")),
 ];

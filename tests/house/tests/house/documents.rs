@@ -49,6 +49,7 @@ const RULES: &[&str] = &[
     "docs/scenario.md",
     "docs/security.md",
     "docs/serve.md",
+    "docs/sources.md",
     "docs/trees.md",
     "python/README.md",
 ];

@@ -14,6 +14,7 @@ use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollR
 use crate::haul::get::{self, Found};
 use crate::haul::transfer::Joining;
 use crate::session::frame::Frame;
+use crate::sources::add_ranges;
 use crate::system::process;
 
 /// How long data is taken in.
@@ -63,7 +64,7 @@ impl Trial {
 pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop) -> Result<Trial, MoveError> {
     let mut engine = Engine::new()?;
     let mut wanted = Vec::new();
-    let mut joinings = Vec::new();
+    let (mut joinings, mut ranges) = (Vec::new(), Vec::new());
     for (object, (data_set, plan)) in planned.into_iter().enumerate() {
         let size = plan.manifest().size();
         let mut held = plan.unwanted();
@@ -73,6 +74,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
         // Where nothing is left to come there is nothing to try.
         if held.covered() < size {
             wanted.push((ObjectId(object as u32), size, held));
+            ranges.extend(data_set.ranges.into_iter().map(|(_, source)| (ObjectId(object as u32), source)));
             joinings.extend(data_set.sessions.into_iter().map(|session| Joining {
                 object,
                 session,
@@ -99,6 +101,11 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
     }
     for (joining, port) in joinings {
         hauling.join(options, &mut engine, endpoint, joining, port)?;
+    }
+    for (object, source) in ranges {
+        let flow = engine.new_flow();
+        add_ranges(&mut engine, endpoint, flow, source, (object, options.rate))?;
+        hauling.flows.push(flow);
     }
     engine.run(&mut hauling)?;
     let conditions = hauling.conditions(&engine);
