@@ -79,7 +79,7 @@ fn heading(rate: Bitrate) -> String {
     format!("Costs are estimated for transfers at {rate}; --target-rate sets another. Nothing is changed.")
 }
 
-/// A finding in words; what it costs and what mends it stand below.
+/// A finding in words, with its cost and its fix below.
 fn paragraph(finding: &Finding) -> String {
     let verdict = match finding.verdict {
         Verdict::Ok => "ok",

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     options.stream = Some(output.stream.clone());
     let result = transfer::run(&args.output, args.dry_run, |hear| {
         let (report, result) = inhaul_mover::get(&options, &stop, hear);
-        // What it has kept goes with the transfer.
+        // Its kept data is removed with the transfer.
         (Report { kept_bytes: 0, ..report }, result)
     });
     if result.is_err() && output.stream.written_bytes() > 0 {
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     result
 }
 
-/// What is fetched from where to where, and how.
+/// A transfer's sources, destination and options.
 pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
     let (sources, destination) = args.split_places()?;
     let named_by = if args.list().is_some() { NamedBy::Others } else { NamedBy::User };
@@ -153,7 +153,7 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
     })
 }
 
-/// What a list asks for; `-` is standard input.
+/// The requests of a list; `-` is standard input.
 fn read_list(format: FetchListFormat, path: &Path) -> Result<Vec<Request>, MoveError> {
     let failed = |why: &dyn std::fmt::Display| MoveError::Usage(format!("{}: {why}", path.display()));
     let reader: Box<dyn Read> = match path.to_str() {
