@@ -232,7 +232,7 @@ impl RangeSet {
         self.covered
     }
 
-    /// How many separate ranges the set is made of: what it costs in memory.
+    /// The number of separate ranges in the set: its cost in memory.
     pub fn fragments(&self) -> usize {
         self.others.len() + usize::from(!self.is_empty())
     }
