@@ -74,7 +74,7 @@ pub enum Pace {
 /// A law's limits for its sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Packets that may be on their way at once.
+    /// Packets that may be in flight at once.
     pub window_packets: u64,
     /// How they are spread over time.
     pub pace: Pace,

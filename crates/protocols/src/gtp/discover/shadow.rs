@@ -75,7 +75,7 @@ impl Shadow {
         self.window = self.window.min(window / self.weight).max(WINDOW_MIN);
     }
 
-    /// Packets that may be on their way.
+    /// Packets that may be in flight.
     pub(super) fn window(&self) -> f64 {
         self.window * self.weight
     }
