@@ -17,7 +17,7 @@ pub enum EmuError {
          `kernel.apparmor_restrict_unprivileged_userns` is 0; a container must be privileged"
     )]
     NamespacesForbidden {
-        /// What the kernel said.
+        /// The kernel's error.
         message: String,
     },
     /// This user may not have TUN devices here.
@@ -26,7 +26,7 @@ pub enum EmuError {
          for this user (`chmod 666 /dev/net/tun`, as most distributions have it), or run as root"
     )]
     TunForbidden {
-        /// What the kernel said.
+        /// The kernel's error.
         message: String,
     },
     /// A namespace could not be set up.
@@ -34,7 +34,7 @@ pub enum EmuError {
     SetUp {
         /// What was being done.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         message: String,
     },
     /// There is no such host.
@@ -42,7 +42,7 @@ pub enum EmuError {
     UnknownHost {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The existing names.
         known: String,
     },
     /// A command could not be started in a host.
@@ -63,7 +63,7 @@ pub enum EmuError {
     System {
         /// What was being done.
         what: &'static str,
-        /// What it said.
+        /// Its message.
         source: io::Error,
     },
 }

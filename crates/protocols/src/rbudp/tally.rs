@@ -20,7 +20,7 @@ pub(super) struct Tally {
     arrived: Vec<u64>,
     blocks: u64,
     pending_bytes: u64,
-    /// Others are to bring what is missing.
+    /// Other flows bring the missing blocks.
     is_given_up: bool,
     /// End of the last arrival.
     frontier: u64,
