@@ -32,7 +32,7 @@ pub enum EmuError {
     /// A namespace could not be set up.
     #[error("cannot set up the grid: {what}: {message}")]
     SetUp {
-        /// What was being done.
+        /// The failed action.
         what: String,
         /// The kernel's error.
         message: String,
@@ -61,7 +61,7 @@ pub enum EmuError {
     /// The operating system failed us.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The failed action.
         what: &'static str,
         /// Its message.
         source: io::Error,

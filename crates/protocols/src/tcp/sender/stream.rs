@@ -331,7 +331,7 @@ impl Stream {
         }
     }
 
-    /// Marks what has been overtaken and is late as lost.
+    /// Marks overtaken and late segments as lost.
     fn find_lost(&mut self, progress: &mut Progress) {
         let before = progress.lost;
         let repairing = self.phase != Phase::Open;
