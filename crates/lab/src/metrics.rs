@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(variation(&c, 0.0, 3.0, 1.0), None);
         assert_eq!(variation(&a, 0.0, 1.9, 1.0), None, "one window");
         assert_near(stability_index(&[(&a, 0.0, 3.0), (&b, 0.0, 3.0), (&c, 0.0, 3.0)], 1.0).unwrap(), 0.1);
-        // Each flow over its own time: what came before it counts for nobody.
+        // Each flow over its own time: bytes from before it are not counted.
         assert_near(stability_index(&[(&a, 1.0, 3.0)], 1.0).unwrap(), (200.0f64).sqrt() / 110.0);
         assert_eq!(stability_index(&[], 1.0), None);
     }
