@@ -390,7 +390,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the set must hold, as one bit a byte.
+    /// The expected content of the set, as one bit a byte.
     fn bits(set: &RangeSet) -> Vec<bool> {
         let mut bits = vec![false; 64];
         let mut last_end = None;
