@@ -102,8 +102,7 @@ impl PyJob {
         let shared = Arc::new(Shared { state: Mutex::new(state), over: Condvar::new(), stop });
         let own = Arc::clone(&shared);
         let run = move || {
-            let died =
-                |_| Err(Error::Internal("a thread has died of a bug: please report its output".to_owned()));
+            let died = |_| Err(Error::Internal("a thread has died of a bug: please report its output".to_owned()));
             let outcome = catch_unwind(AssertUnwindSafe(|| work(&own))).unwrap_or_else(died);
             own.end(outcome);
             own.state().has_ended = true;

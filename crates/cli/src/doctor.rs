@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn paragraph_fits_a_terminal_and_keeps_names_apart_whatever_their_length() {
+    fn paragraph_fits_a_terminal_and_keeps_names_of_any_length_apart() {
         for check in ["mtu", "foresight-switches", "twenty-letters-long!", "a-check-with-a-name-of-some-length"] {
             let found = "exact times ".repeat(20);
             let finding = Finding { check, found: found.trim().to_owned(), ..Finding::default() };

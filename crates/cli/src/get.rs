@@ -53,7 +53,7 @@ Examples:
     inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch/
   The files of a Metalink, from all their mirrors, verified by its checksums:
     inhaul get --metalink run7.meta4 /scratch/
-  One file of which a checksum was published:
+  One file with a published checksum:
     inhaul get inhaul://dtn1,dtn2/run7.h5 . --expect \\
       sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   One file straight into another program:

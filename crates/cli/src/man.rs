@@ -60,7 +60,7 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
 
 const EXIT_CODES: &str = include_str!("../docs/exit-codes.md");
 
-/// Further documents for a reader of a command's page, beside those that its help names.
+/// Further documents for a reader of a command's page, beside the ones in its help.
 const RELATED: &[(&str, &[&str])] = &[
     ("inhaul-get", &["trees", "filesystems", "coming-from", "mirrors", "resume", "integrity", "progress"]),
     ("inhaul-put", &["put", "trees", "filesystems", "resume"]),
@@ -205,10 +205,7 @@ fn closing_sections(command: &Command, name: &str) -> String {
         ("~/.local/state/inhaul", "Keys, known hosts, authorised keys, tokens and the audit log: inhaul-security(7)."),
         ("~/.cache/inhaul/digests", "Digests of large files that were sent, so that they are not read again."),
         ("NAME.partial", "At the destination: a file that is not complete yet."),
-        (
-            "NAME.inhaul",
-            "At the destination: the journal of verified data. inhaul-resume(7) explains it.",
-        ),
+        ("NAME.inhaul", "At the destination: the journal of verified data. inhaul-resume(7) explains it."),
     ] {
         text += &format!(".TP\n{}\n{}\n", escaped(file), escaped(meaning));
     }

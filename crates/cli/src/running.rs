@@ -25,7 +25,7 @@ pub(crate) fn note(path: &Path, of: &Source) {
     }
 }
 
-/// How the server is reached that was noted last, of those whose process is there.
+/// The address of the last noted server whose process still runs.
 pub(crate) fn find(path: &Path) -> Option<Source> {
     alive(path).pop().map(|(_, source)| source)
 }

@@ -47,13 +47,13 @@ unit: 500M is 500,000,000 and 1Gi is 1,073,741,824.
 Paths of addresses begin with the name of a directory: /data/x is x in /srv/data. The name
 of the first one may be left out (/x), unless it was given as NAME=DIR. So addresses,
 tokens and Metalinks stay right when another directory is added behind it. With the name in
-them they stay right whatever is offered besides or, with NAME=DIR, when it moves.
+them they stay right if further directories are offered or, with NAME=DIR, if it moves.
 Write ./a=b for a directory that has a '=' in its name.
 
 Open the port in the firewall, for TCP and for UDP. The server prints a command that
-fetches what it offers, with a token that is good for a week: whoever has that line has
-the rights. 'inhaul token' makes others. Users may also be let in by their keys. Nothing
-is served to strangers without --public: docs/security.md.
+fetches from it, with a token that is good for a week: anyone who has that line has the
+rights. 'inhaul token' makes others. Users may also be admitted by their keys. Nothing is
+served to strangers without --public: docs/security.md.
 
 Examples:
   Offer /data on every address of this host, port 4321:

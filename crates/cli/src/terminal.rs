@@ -152,7 +152,7 @@ impl Lines {
     }
 }
 
-/// A line as it is drawn: always one line, whatever its content.
+/// A line as it is drawn: always one line, with any content.
 fn shown(line: &str, size: Size) -> String {
     let line = cut(&printable(line.as_bytes()), size.columns);
     if is_ascii() { to_ascii(&line) } else { line }

@@ -22,8 +22,8 @@ use crate::trust::{audit, now, state};
 
 pub(crate) const MAKE_EXAMPLES: &str = "\
 Run it as the user of the server, on its host. It prints an address with the rights in it:
-whoever has the address has the rights. PATH is that of addresses: /NAME/PATH of what is
-offered; with --write and --copy, a path beneath the directory of --accept-puts.
+anyone who has the address has the rights. PATH is that of addresses: /NAME/PATH of an
+offered directory; with --write and --copy, a path beneath the directory of --accept-puts.
 
 Examples:
   Two days of reading /data/run-42:
@@ -159,8 +159,10 @@ fn path_in_full(path: &str, running: Option<&Source>) -> String {
         Some(running) => NameLeftOut::new(running.path.as_str()).path_in_full(path),
         None => {
             let first = path.split('/').find(|part| !part.is_empty()).map(text_for_people).unwrap_or_default();
-            log::warn!("no server of this user runs here: make sure that '{first}' is the name of an offered \
-            directory");
+            log::warn!(
+                "no server of this user runs here: make sure that '{first}' is the name of an offered \
+            directory"
+            );
             path.to_owned()
         }
     }

@@ -92,9 +92,10 @@ fn check(path: &Path, file: &Metadata, others: Others) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     if mode & WRITTEN_BY_OTHERS != 0 {
-        let text =
-            format!("others may write to it, and its content is trusted; check its content, then run 'chmod go-w \
-            {shown}'");
+        let text = format!(
+            "others may write to it, and its content is trusted; check its content, then run 'chmod go-w \
+            {shown}'"
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };

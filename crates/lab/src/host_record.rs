@@ -65,7 +65,7 @@ pub fn record_host(seconds: f64, busy: bool) -> io::Result<HostTrace> {
     let (wake_late, stalls) = sent?;
     let (read_late, aggregates) = heard?;
     let micros = |span: Span| (span.as_nanos() as f64 / 100.0).round() / 10.0;
-    let about = if busy { "beside a busy loop on each processor" } else { "with nothing else to do" };
+    let about = if busy { "beside a busy loop on each processor" } else { "without other load" };
     let trace = HostTrace {
         about: about.to_owned(),
         kernel: Machine::here().kernel.unwrap_or_default(),

@@ -24,7 +24,7 @@ pub struct RxMessage<'a> {
     /// The flow, and the connection id by which it is known: datagrams of the message with another id are not the
     /// flow's. `None`: the datagrams are as they came, without envelopes (a foreign protocol's, or not sorted yet).
     pub flow: Option<(FlowId, ConnectionId)>,
-    /// The message's number among those that came in together: [`Place`]s refer to it.
+    /// The message's number in its received batch: [`Place`]s refer to it.
     pub index: u32,
     /// Where the heads are: datagram `k`'s starts at `k * head_stride`.
     pub heads: &'a [u8],

@@ -18,12 +18,7 @@ pub const FIXED_RATE: Protocol = Protocol {
     summary: "a fixed rate, for tests: requests a window, waits for it, requests missing bytes",
     channels: Channels::DatagramsAndControl,
     offloads: Offloads::Any,
-    parameters: &[Parameter {
-        name: "rate",
-        unit: "Mbit/s, 1 to 100000",
-        default: "50",
-        summary: "rate of each flow",
-    }],
+    parameters: &[Parameter { name: "rate", unit: "Mbit/s, 1 to 100000", default: "50", summary: "rate of each flow" }],
     colour: "#000000",
     predict: None,
     build,

@@ -377,9 +377,9 @@ pub fn jain(rates: &[f64]) -> f64 {
 /// A host that is late by a fraction of a millisecond as a rule, and by much more now and then; it is drawn by
 /// `random`.
 pub fn noise(random: &mut RandomStream) -> HostNoise {
-    let mut late = |usual: u64, seldom: u64| -> Vec<Span> {
+    let mut late = |usual: u64, rare: u64| -> Vec<Span> {
         let mut draw = || {
-            let most = if random.below(50) == 0 { seldom } else { usual };
+            let most = if random.below(50) == 0 { rare } else { usual };
             random.span_below(Span::from_micros(most))
         };
         (0..997).map(|_| draw()).collect()

@@ -17,7 +17,7 @@ const SECONDS_MAX: &str = "400";
 /// What `@system-service` without `@privileged` allows.
 const SYSTEM_SERVICE: &str = include_str!("../systemd/system-service.x86_64");
 
-/// Runs the tests of a topic again (`module` is its `module_path!()`), those whose names begin with one of `names`
+/// Runs the tests of a topic again (`module` is its `module_path!()`), only tests whose names begin with one of `names`
 /// (none: all), in a process that may not call `openat2`. The same holds for the processes that it starts. A test
 /// called `all_again_without_openat2` must call it.
 pub fn again_without_openat2(module: &str, names: &[&str]) {

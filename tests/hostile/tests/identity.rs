@@ -360,7 +360,7 @@ fn nobody_can_talk_the_two_out_of_tls() {
     let mut alert = Vec::new();
     let _ = tcp.read_to_end(&mut alert);
     assert_eq!(alert, [0x15, 3, 3, 0, 2, 2, 70]);
-    figures("talked out of TLS: in the clear, TLS 1.2", "refused by both sides; nothing is said in the clear");
+    figures("talked out of TLS: in the clear, TLS 1.2", "refused by both sides; no message is sent in the clear");
 }
 
 /// The first message of a client with TLS 1.2 at most, with the fields that it needs to be valid.

@@ -5,7 +5,7 @@
 //! that a `use` has brought in. Names are followed to their definition. If a module re-exports a name with `pub use`,
 //! or a child reaches a `use` of its parent by `super::`, the arrow leads to the module that defines the name, not to
 //! the one that re-exports it. So a parent that declares its children and re-exports their names has no arrow to them;
-//! one that itself uses the names has.
+//! a parent that itself uses the names has.
 //!
 //! Methods leave no arrow, because their calls name no module. A module may therefore be spread over files: a child
 //! that adds an `impl` to a type of its parent has an arrow to it, and the parent, which calls the methods, has

@@ -84,7 +84,7 @@ fn a_policy_gives_way_to_what_contradicts_it_on_the_command_line_and_the_other_w
     assert_eq!(carrier("", file, &[("INHAUL_GET_TRANSPORT", "cubic")]).1, None);
     let both = with_file(GET, "[get]\npolicy = 'low'\ntransport = 'cubic'", &[]).unwrap_err();
     assert!(both.contains("line 3: 'transport' cannot be set together with 'policy'"), "{both}");
-    // A bench that serves or sends has the file of one that receives.
+    // A bench that serves or sends has the file of a receiving bench.
     let bench = |line: &str, policy: &str| {
         let cli = with(&format!("inhaul bench {line}"), &[("INHAUL_BENCH_POLICY", policy)]).unwrap();
         let crate::args::Command::Bench(bench) = cli.command else { panic!("not bench") };

@@ -138,6 +138,6 @@ impl Network {
             self.udp.as_ref().map(|udp| if udp.spells.is_some() { "UDP on and off" } else { "UDP" }),
         ];
         parts.extend(turns.into_iter().flatten().map(str::to_owned));
-        if parts.is_empty() { "nobody else".to_owned() } else { parts.join(", ") }
+        if parts.is_empty() { "no rivals".to_owned() } else { parts.join(", ") }
     }
 }

@@ -416,9 +416,7 @@ impl Compiler<'_> {
                     || file.policy.is_some()
                     || file.stop
                 {
-                    return Err(wrong(
-                        "a change of a link has only its new `rate`, or `up = false` or `up = true`",
-                    ));
+                    return Err(wrong("a change of a link has only its new `rate`, or `up = false` or `up = true`"));
                 }
             }
             (None, Some(name)) => {

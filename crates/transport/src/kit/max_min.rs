@@ -3,7 +3,7 @@
 use inhaul_base::Bitrate;
 
 /// Shares `capacity` among flows that can use at most `estimates[i]` each, max-min fairly: no flow's share can grow
-/// without taking from one that has no more. Returns the shares in the order of the estimates.
+/// without reducing a flow that has no more. Returns the shares in the order of the estimates.
 ///
 /// This is gtp-2004 Figure 6 (repeatedly grant the smallest estimate if it is below an equal share of the rest; divide
 /// the rest equally), with the search for the smallest estimate done by sorting: O(n log n). The remainder of the

@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_a_late_wake_up_left_over_leaves_little_by_little() {
-        // 4 ms late at 1 Gbit/s: 500 kB, of which 15 kB may leave at once; the rest at 1.25 Gbit/s.
+        // 4 ms late at 1 Gbit/s: 500 kB. 15 kB of it may leave at once; the rest at 1.25 Gbit/s.
         let mut pacer = Pacer::new(Time::ZERO, Bitrate::from_gbps(1), 15_000, KEPT);
         pacer.empty(Time::ZERO);
         let woken = Time::ZERO + Span::from_millis(4);

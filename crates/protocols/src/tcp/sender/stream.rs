@@ -17,7 +17,7 @@ use crate::tcp::wire::{AckHeader, Timestamp};
 /// The retransmission timeout before anything is measured (RFC 6298 2.1).
 const RTO_INITIAL: Span = Span::from_secs(1);
 /// The longest. RFC 6298 2.5 asks for a minute or more; but a path that loses a third of all packets each way would
-/// look dead to the receiver then. Linux lets it be set as low as a second (`tcp_rto_max_ms`).
+/// look dead to the receiver then. Linux allows settings down to a second (`tcp_rto_max_ms`).
 const RTO_MAX: Span = Span::from_secs(10);
 
 /// Beside two round trips, a loss probe leaves the receiver this much time: Linux's two ticks of its clock.
