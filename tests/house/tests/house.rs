@@ -17,6 +17,8 @@ use serde::de::DeserializeOwned;
 
 #[path = "house/documents.rs"]
 mod documents;
+#[path = "house/words.rs"]
+mod words;
 
 /// The only place where unsafe code may stand.
 const SYSTEM_CALLS: &str = "crates/udp/src/sys";

@@ -63,7 +63,7 @@ const CONSTANTS: &[(&str, &str)] = &[
     ("crates/udp/src/seal/PROTOCOL.md", "crates/udp/src/seal"),
 ];
 /// Set to write the tables of constants anew.
-const BLESS: &str = "INHAUL_BLESS";
+pub(super) const BLESS: &str = "INHAUL_BLESS";
 /// Kept results of programs that were built from changed sources. The list may only become shorter.
 const DIRTY: &[&str] = &[
     "bench/results/2026-11-22-mirrors-vm-2-core-x86_64.json",
@@ -254,7 +254,7 @@ fn documents() -> BTreeMap<String, String> {
 }
 
 /// All files, as paths from the top.
-fn files() -> Vec<String> {
+pub(super) fn files() -> Vec<String> {
     let mut waiting = vec![top().to_owned()];
     let mut files = Vec::new();
     while let Some(folder) = waiting.pop() {
