@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::modules::{Modules, Path};
 
-/// What the root's own file is called.
+/// The name of the root's own file.
 const ROOT: &str = "crate";
 
 /// The rooms of a crate, each with the others that it may use.
@@ -14,8 +14,8 @@ pub type MayUse<'a> = &'a [(&'a str, &'a [&'a str])];
 
 /// The rooms of `inhaul-mover`. A room that is not listed may not exist.
 ///
-/// What callers say and hear is used by all. A session knows no engine, and neither of them what it is for. A transfer
-/// and a server know nothing of each other; what a server fetches for its clients stands above both.
+/// All rooms use the types of the callers' interface. A session knows no engine, and neither knows its purpose. A
+/// transfer and a server do not know each other; fetches of a server for its clients stand above both.
 pub const MOVER: MayUse<'static> = &[
     ("api", &[]),
     ("system", &["api"]),
@@ -31,11 +31,12 @@ pub const MOVER: MayUse<'static> = &[
     ("delegate", &["haul", "paths", "serve", "engine", "session", "system", "api"]),
     ("doctor", &["engine", "session", "system", "api"]),
     ("bench", &["serve", "engine", "session", "system", "api"]),
-    // What hostile bytes reach, for the fuzzers.
+    // Code that hostile bytes reach, for the fuzzers.
     ("fuzzing", &["delegate", "haul", "engine", "session"]),
 ];
 
-/// Every arrow between rooms that the list does not allow, every room that it lacks, and every one that is gone.
+/// Every arrow between rooms that the list does not allow, every room that it lacks, and every listed room that is
+/// gone.
 pub fn violations(modules: &Modules, may_use: MayUse<'_>) -> Vec<String> {
     let rooms: BTreeSet<&str> = modules.paths().filter_map(|path| path.first()).map(String::as_str).collect();
     let is_listed = |room: &str| may_use.iter().any(|(name, _)| *name == room);
