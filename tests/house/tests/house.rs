@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use inhaul_house_tests::circles::{circles, unlisted};
+use inhaul_house_tests::circles;
 use inhaul_house_tests::dependencies::{self, Metadata};
 use inhaul_house_tests::modules::Modules;
 use inhaul_house_tests::published;
@@ -39,21 +39,6 @@ const NAMES_OF_OTHERS: &[(&str, &str)] = &[
     ("crates/lab/src/kernel_cc", "files of congestion controls of the kernel"),
     ("crates/cli/src/man.rs", "the page of 'inhaul udt'"),
     ("crates/cli/src/options/address.rs", "schemes that other programs' addresses begin with"),
-];
-/// Circles between modules that are still there, by crate. The list may only become shorter; what is found has to
-/// be just this.
-const CIRCLES: &[(&str, &[&str])] = &[
-    ("inhaul-store", &["checksums", "checksums::bagit", "checksums::lines"]),
-    ("inhaul-store", &["inbox", "landing", "plan"]),
-    ("inhaul-store", &["landing", "landing::finish", "landing::metadata", "landing::resume"]),
-    (
-        "inhaul-store",
-        &["manifest", "manifest::codec", "manifest::error", "manifest::items", "manifest::memory", "manifest::rules"],
-    ),
-    ("inhaul-store", &["offered", "offered::data_set", "offered::scan"]),
-    ("inhaul-udp", &["receive", "receive::batch"]),
-    ("inhaul-udp", &["transmit", "transmit::staged"]),
-    ("inhaul-fuzz", &["targets", "targets::lab", "targets::mover", "targets::store", "targets::text"]),
 ];
 /// What sleeps, files or folders, and why it has to. A place where nothing does any more leaves the list.
 const SLEEPS: &[(&str, &str)] = &[
@@ -209,16 +194,12 @@ fn protocols_do_not_import_each_other() {
 #[test]
 fn modules_do_not_use_each_other_in_circles() {
     let mut found = Vec::new();
-    let packages = metadata::<Metadata>().packages;
-    for package in &packages {
+    for package in metadata::<Metadata>().packages {
         let folder = Path::new(&package.manifest_path).parent().expect("a manifest stands in a folder");
-        let circles = circles(&Modules::parse(
-            source_files(&folder.join("src")).iter().map(|(file, text)| (file.as_str(), text.as_str())),
-        ));
-        found.extend(unlisted(&package.name, &circles, CIRCLES));
+        let files = source_files(&folder.join("src"));
+        let modules = Modules::parse(files.iter().map(|(file, text)| (file.as_str(), text.as_str())));
+        found.extend(circles::violations(&package.name, &modules));
     }
-    let is_known = |name: &str| packages.iter().any(|package| package.name == name);
-    found.extend(CIRCLES.iter().filter(|(name, _)| !is_known(name)).map(|(name, _)| format!("{name}: no such crate")));
     report("circles between modules", &found);
 }
 
