@@ -13,7 +13,6 @@
 
 pub mod audit;
 mod authorized_keys;
-mod base64;
 mod book;
 mod date;
 mod delegated;
