@@ -11,16 +11,16 @@ use rustix::io::Errno;
 
 use crate::clock::Clock;
 
-/// A deadline nearer than this is not slept for: going to sleep and waking up takes about as long.
+/// A deadline nearer than this is not slept for: to fall asleep and wake up takes about as long.
 const SPIN: Span = Span::from_micros(30);
 
-/// Most events that one wait reports; the others come with the next.
+/// Most events of one wait; the others come with the next.
 const EVENTS_MAX: usize = 64;
 
-/// What to wait for on a file descriptor.
+/// The readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// There is something to read, or the other side has closed.
+    /// Readable, or closed by the other side.
     Read,
     /// There is room to write.
     Write,
