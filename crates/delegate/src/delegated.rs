@@ -29,7 +29,7 @@ use inhaul_engine::paths::{Callers, Hall, NotAwaited};
 use inhaul_haul::haul::get::{get, get_attached};
 use inhaul_serve::audit::Audit;
 use inhaul_serve::gate::{Caller, Reach};
-pub use inhaul_serve::orders::{May, Orders};
+use inhaul_serve::orders::{May, Orders};
 use inhaul_serve::passes::Pass;
 use inhaul_serve::tunnels::{ENOUGH, UNKNOWN, Unwanted};
 use inhaul_session::api::error::MoveError;

@@ -24,7 +24,7 @@ use inhaul_engine::engine::net::{self, Rates};
 use inhaul_engine::engine::port::{NoBodies, Port};
 use inhaul_engine::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, Sink};
 use inhaul_engine::paths::{PathNews, Paths};
-pub use inhaul_haul::sources::opener::{MirrorId, Reached};
+use inhaul_haul::sources::opener::{MirrorId, Reached};
 use inhaul_haul::sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
 use inhaul_session::api::error::{FileProblem, MoveError};
 use inhaul_session::api::options::NetOptions;

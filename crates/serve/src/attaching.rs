@@ -8,7 +8,7 @@ use crate::house::House;
 use crate::orders::Orders;
 use crate::tunnels::UNKNOWN;
 use inhaul_session::session::frame::RefusalCode;
-pub use inhaul_session::session::refusal::{GreetingError, refused};
+use inhaul_session::session::refusal::{GreetingError, refused};
 
 /// Why a session is not taken for a put.
 const NOT_AWAITED: &str = "no put waits for this session, or not any more";

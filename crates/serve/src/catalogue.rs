@@ -20,7 +20,7 @@ use crate::budget::{Budget, Share};
 use inhaul_session::session::early::{self, OFFERED_BYTES};
 use inhaul_session::session::frame::RefusalCode;
 use inhaul_session::session::groups::Groups;
-pub use inhaul_session::session::refusal::{GreetingError, refused};
+use inhaul_session::session::refusal::{GreetingError, refused};
 use inhaul_session::session::slots::Origin;
 
 /// How long a client waits at most for trees that others have had read.

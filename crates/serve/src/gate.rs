@@ -19,7 +19,7 @@ use crate::audit::{Audit, now};
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::trust::ServerIdentity;
 use inhaul_session::session::frame::RefusalCode;
-pub use inhaul_session::session::refusal::{GreetingError, refused};
+use inhaul_session::session::refusal::{GreetingError, refused};
 use inhaul_session::session::tls::ServerTls;
 
 /// How long a token is good that lets another host fetch for a client, which is authorised by its key: a copy takes

@@ -1,6 +1,6 @@
 //! The server's set-up: one client's session up to the point where data can flow. Blocking, on a thread of its own.
 
-pub use std::cell::Cell;
+use std::cell::Cell;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -27,9 +27,9 @@ use inhaul_session::session::control_stream::{ControlStream, StreamError};
 use inhaul_session::session::frame::{
     Frame, FrameError, MAX_FRAME, MIDDLE_FRAME, Memory, RefusalCode, SMALL_FRAME, SessionRole, VERSION,
 };
-pub use inhaul_session::session::handshake::HandshakeError;
-pub use inhaul_session::session::refusal::{GreetingError, refused};
-pub use inhaul_session::session::slots::{Full, Slot};
+use inhaul_session::session::handshake::HandshakeError;
+use inhaul_session::session::refusal::{GreetingError, refused};
+use inhaul_session::session::slots::{Full, Slot};
 
 /// How long a client may take, in all, until it is let in: for its handshake, its greeting and its request.
 const ENTRY: Duration = Duration::from_secs(10);

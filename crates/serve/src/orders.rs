@@ -9,7 +9,7 @@ use crate::passes::Pass;
 use crate::tunnels::Unwanted;
 use inhaul_engine::engine::net::Transport;
 use inhaul_session::session::control_stream::ControlStream;
-pub use inhaul_session::session::refusal::GreetingError;
+use inhaul_session::session::refusal::GreetingError;
 
 /// Asks whether a client has a right on a path.
 pub type May<'m> = dyn Fn(Right, &str) -> Result<(Reach, Pass), GreetingError> + 'm;

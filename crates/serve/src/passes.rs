@@ -6,7 +6,7 @@ use inhaul_identity::Right;
 
 use crate::gate::{Caller, Gate};
 use inhaul_session::session::frame::RefusalCode;
-pub use inhaul_session::session::refusal::{GreetingError, refused};
+use inhaul_session::session::refusal::{GreetingError, refused};
 
 /// The passes of all sessions that are open.
 #[derive(Debug, Default)]

@@ -35,7 +35,7 @@ use crate::haul::verify::{Finding, ToVerify, Verifier};
 use crate::sources::opener::Opener;
 use crate::sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
 use inhaul_engine::engine::port::NoBodies;
-pub use inhaul_engine::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
+use inhaul_engine::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use inhaul_engine::paths::{PathNews, Paths};
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{GetOptions, NetOptions, PolicyDial, Stop, Update};

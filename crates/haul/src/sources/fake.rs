@@ -61,7 +61,7 @@ pub fn make(name: &str, data: &Arc<Vec<u8>>, manners: Manners) -> String {
 }
 
 /// Bytes that the source of this name has delivered.
-pub(crate) fn delivered(name: &str) -> u64 {
+pub fn delivered(name: &str) -> u64 {
     FAKES.lock().unwrap()[name].delivered.load(Ordering::Relaxed)
 }
 

@@ -7,7 +7,7 @@ use super::super::order::SetId;
 use super::super::parts::Taker;
 use super::{Mirror, Reading, Set};
 use inhaul_engine::engine::Engine;
-pub use inhaul_haul::sources::opener::{MirrorId, Reached};
+use inhaul_haul::sources::opener::{MirrorId, Reached};
 use inhaul_haul::sources::{Away, News, Sameness, next_fall};
 use inhaul_session::api::error::MoveError;
 use inhaul_session::session::frame::Frame;

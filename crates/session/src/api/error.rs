@@ -482,11 +482,13 @@ impl MoveError {
 
     /// Whether the same attempt may succeed later without any change by the user: the network, a host or a server is
     /// missing at the moment. Other errors are final.
+    #[doc(hidden)]
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Busy { .. } | Self::ServerLost { .. })
     }
 
     /// The server that cannot be reached, if the error is about one.
+    #[doc(hidden)]
     pub fn server(&self) -> Option<&Server> {
         match self {
             Self::Unreachable { server, .. }
@@ -499,6 +501,7 @@ impl MoveError {
     }
 
     /// The failure of a system call, by what was tried: for `map_err`.
+    #[doc(hidden)]
     pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { what, source }
     }

@@ -207,11 +207,13 @@ pub struct ErrorReport {
 
 impl Report {
     /// The report of a transfer that failed before it had begun.
+    #[doc(hidden)]
     pub fn failed(error: &MoveError) -> Self {
         Self { status: Status::Failed, error: Some(error.into()), ..Self::default() }
     }
 
     /// The call took `span`: its rates follow from that, all over the same time.
+    #[doc(hidden)]
     pub fn take_time(&mut self, span: Span) {
         let rate = |bytes| Throughput::of(bytes, span).bps();
         self.seconds = span.as_secs_f64();

@@ -78,7 +78,7 @@ pub mod scarce {
     }
 
     /// Does something while the calling thread can start no other.
-    pub(crate) fn without_threads<R>(what: impl FnOnce() -> R) -> R {
+    pub fn without_threads<R>(what: impl FnOnce() -> R) -> R {
         SCARCE.set(true);
         let result = what();
         SCARCE.set(false);

@@ -16,7 +16,7 @@ use inhaul_engine::engine::seldom::Seldom;
 use inhaul_engine::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use inhaul_serve::gate::Gate;
 use inhaul_serve::greeting::{Arrival, Bencher};
-pub use inhaul_serve::house::Service;
+use inhaul_serve::house::Service;
 use inhaul_serve::reception::{Places, Reception};
 use inhaul_serve::server::{ListeningPair, SESSIONS_MAX as N, later, listen};
 use inhaul_session::api::error::MoveError;
