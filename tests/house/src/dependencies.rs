@@ -30,10 +30,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-udp", &["inhaul-transport", "inhaul-base"]),
     ("inhaul-udt4", &["inhaul-protocols", "inhaul-udp", "inhaul-transport", "inhaul-base"]),
     ("inhaul-emu", &["inhaul-link", "inhaul-udp", "inhaul-base"]),
-    (
-        "inhaul-mover",
-        &["inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
-    ),
+    ("inhaul-session", &["inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    ("inhaul-engine", &["inhaul-session", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    ("inhaul-haul", &["inhaul-engine", "inhaul-session", "inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-transport", "inhaul-base"]),
+    ("inhaul-read", &["inhaul-haul", "inhaul-engine", "inhaul-session", "inhaul-store", "inhaul-udp", "inhaul-transport", "inhaul-base"]),
+    ("inhaul-serve", &["inhaul-engine", "inhaul-session", "inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    ("inhaul-delegate", &["inhaul-haul", "inhaul-serve", "inhaul-engine", "inhaul-session", "inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-transport", "inhaul-base"]),
+    // Its tests start a server.
+    ("inhaul-tools", &["inhaul-haul", "inhaul-serve", "inhaul-engine", "inhaul-session", "inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-transport", "inhaul-base", "inhaul-delegate"]),
+    ("inhaul-mover", &["inhaul-tools", "inhaul-delegate", "inhaul-read", "inhaul-haul", "inhaul-engine", "inhaul-session", "inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     ("inhaul", &["inhaul-mover", "inhaul-store", "inhaul-identity", "inhaul-base"]),
     ("inhaul-python", &["inhaul", "inhaul-lab", "inhaul-transport", "inhaul-base"]),
     // Its tests mutate configuration files with the fuzzers' hand.
