@@ -1,6 +1,5 @@
 //! The receiving side: data sets are fetched from their sources, verified and landed.
 //!
-//! - [`sources`]: where the bytes of a data set come from, opened, lost and opened again.
 //! - [`haul`]: a transfer at the receiver, and lists of what servers have.
 //! - [`fetch_list`]: lists of what to fetch, without any network.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
@@ -10,4 +9,3 @@
 
 pub mod fetch_list;
 pub mod haul;
-pub mod sources;

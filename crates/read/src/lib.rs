@@ -48,11 +48,11 @@ use self::reading::{Reading, Settings};
 use inhaul_engine::engine::Engine;
 use inhaul_engine::engine::net::{self, Rates};
 use inhaul_haul::haul::find_all;
-use inhaul_haul::sources::opener::Opener;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{GetOptions, NetOptions, Stop};
 use inhaul_session::api::request::Request;
 use inhaul_session::system::threads;
+use inhaul_sources::opener::Opener;
 
 /// How a reader uses the network.
 #[derive(Clone, Debug)]

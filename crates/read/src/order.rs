@@ -9,8 +9,8 @@ use super::asked::Asked;
 use super::delivery::Delivery;
 use super::names::Names;
 use inhaul_haul::haul::Found;
-use inhaul_haul::sources::opener::Opener;
 use inhaul_session::api::error::MoveError;
+use inhaul_sources::opener::Opener;
 
 /// A read's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -24,14 +24,14 @@ use inhaul_engine::engine::net::{self, Rates};
 use inhaul_engine::engine::port::{NoBodies, Port};
 use inhaul_engine::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, Sink};
 use inhaul_engine::paths::{PathNews, Paths};
-use inhaul_haul::sources::opener::{MirrorId, Reached};
-use inhaul_haul::sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
 use inhaul_session::api::error::{FileProblem, MoveError};
 use inhaul_session::api::options::NetOptions;
 use inhaul_session::api::source::{Server, Source};
 use inhaul_session::session::connect::Session;
 use inhaul_session::session::frame::Frame;
 use inhaul_session::session::groups::Groups;
+use inhaul_sources::opener::{MirrorId, Reached};
+use inhaul_sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
 
 /// Memory for parts that are being fetched, of all data sets together. What 10 Gbit/s bring in 200 ms.
 const AHEAD_BYTES: u64 = 256 << 20;

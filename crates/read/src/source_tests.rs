@@ -6,9 +6,9 @@ use std::time::Duration;
 use inhaul_base::{ByteRange, Span};
 
 use super::{Buffers, ReadOptions, Reader};
-use inhaul_haul::sources::fake::{Manners, make};
 use inhaul_session::api::options::Stop;
 use inhaul_session::api::source::Source;
+use inhaul_sources::fake::{Manners, make};
 
 /// Reads some ranges from sources of these manners: they must be right.
 fn read_all(name: &str, manners: Vec<Manners>) {

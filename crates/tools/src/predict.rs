@@ -20,10 +20,10 @@ use self::trial::Trial;
 use self::wanted::Wanted;
 use inhaul_engine::engine::net;
 use inhaul_haul::haul::get::{self, Failures, Found};
-use inhaul_haul::sources::opener::Opener;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{GetOptions, NetOptions, Stop};
 use inhaul_session::api::report::ErrorReport;
+use inhaul_sources::opener::Opener;
 
 /// How long memory is hashed.
 const HASHING: Duration = Duration::from_millis(100);

@@ -66,7 +66,10 @@ const SLEEPS: &[(&str, &str)] = &[
     ("crates/delegate/src/retry.rs", "backs off before it orders again, and looks whether the user stops it"),
     ("crates/udp/src/watch/watcher.rs", "looks at the host at times of its own, and is woken to end"),
     ("crates/tools/src/doctor/host.rs", "measures by how much sleeps are late"),
-    ("crates/engine/src/engine/event_loop/outside.rs", "a receiver whose processor time is scarce reads in larger lots"),
+    (
+        "crates/engine/src/engine/event_loop/outside.rs",
+        "a receiver whose processor time is scarce reads in larger lots",
+    ),
     ("crates/haul/src/haul/get/busy.rs", "whether another process has let a destination go can only be looked for"),
     ("crates/engine/src/paths/changing.rs", "probes wait until the server has read that they come"),
     ("crates/serve/src/greeting.rs", "the clock of a file system has to move on"),

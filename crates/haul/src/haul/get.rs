@@ -30,7 +30,6 @@ use self::find::find_attached;
 pub use self::find::{Found, find_all};
 use crate::haul::transfer::{Haul, Joining, Object, Sought};
 use crate::haul::verify::describe_weak;
-use crate::sources::opener::Opener;
 use inhaul_engine::engine::net;
 use inhaul_engine::engine::port::Port;
 use inhaul_engine::engine::{EndpointId, Engine, PortId};
@@ -46,6 +45,7 @@ use inhaul_session::session::connect::Session;
 use inhaul_session::session::early;
 use inhaul_session::system::process;
 use inhaul_session::system::threads;
+use inhaul_sources::opener::Opener;
 
 /// What an endpoint without a socket takes for the size of one's buffer.
 const NO_SOCKET_BYTES: u64 = 1 << 20;

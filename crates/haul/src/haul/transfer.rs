@@ -32,8 +32,6 @@ use self::pace::Pace;
 
 use self::stream::Streamer;
 use crate::haul::verify::{Finding, ToVerify, Verifier};
-use crate::sources::opener::Opener;
-use crate::sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
 use inhaul_engine::engine::port::NoBodies;
 use inhaul_engine::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use inhaul_engine::paths::{PathNews, Paths};
@@ -45,6 +43,8 @@ use inhaul_session::api::source::Server;
 use inhaul_session::session::connect::Session;
 use inhaul_session::session::early_path::EarlyFlow;
 use inhaul_session::session::frame::Frame;
+use inhaul_sources::opener::Opener;
+use inhaul_sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
 
 /// How often progress is reported.
 const TICK: Span = Span::from_millis(100);

@@ -7,10 +7,10 @@ use super::super::order::SetId;
 use super::super::parts::Taker;
 use super::{Mirror, Reading, Set};
 use inhaul_engine::engine::Engine;
-use inhaul_haul::sources::opener::{MirrorId, Reached};
-use inhaul_haul::sources::{Away, News, Sameness, next_fall};
 use inhaul_session::api::error::MoveError;
 use inhaul_session::session::frame::Frame;
+use inhaul_sources::opener::{MirrorId, Reached};
+use inhaul_sources::{Away, News, Sameness, next_fall};
 
 /// A mirror that is asked for proofs and sends none for so long is given up. It may have to read a file first, if the
 /// file is pinned: so much of it in a second at least.

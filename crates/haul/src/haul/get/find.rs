@@ -13,8 +13,6 @@ use inhaul_store::{Manifest, digest, printable};
 
 use super::Outcome;
 use crate::haul::destination;
-use crate::sources::RangeSource;
-use crate::sources::opener::{Candidate, MirrorId, Opener, Reached, Tried};
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{GetOptions, Progress, Stop, Update, Waiting};
 use inhaul_session::api::report::{SourceReport, SourceStatus};
@@ -22,6 +20,8 @@ use inhaul_session::api::request::{Location, Request};
 use inhaul_session::api::source::{Server, Source};
 use inhaul_session::session::connect::{Session, at_once};
 use inhaul_session::session::early;
+use inhaul_sources::RangeSource;
+use inhaul_sources::opener::{Candidate, MirrorId, Opener, Reached, Tried};
 
 /// After the first answer the others have twice as long as that took, at least and at most this.
 const GRACE_MIN: Duration = Duration::from_millis(250);

@@ -8,12 +8,12 @@ use inhaul_base::{ByteRange, Span};
 use inhaul_store::checksums::Algorithm;
 
 use super::get;
-use crate::sources::fake::{Manners, delivered, make};
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{GetOptions, Stop};
 use inhaul_session::api::report::{Report, SourceStatus};
 use inhaul_session::api::request::{Known, Part, Request};
 use inhaul_session::api::source::Source;
+use inhaul_sources::fake::{Manners, delivered, make};
 
 const MIB: usize = 1 << 20;
 

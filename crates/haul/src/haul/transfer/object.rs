@@ -12,12 +12,12 @@ use super::contradictions::Contradictions;
 use super::failing_files::Failing;
 use crate::haul::digest_plan::DigestPlan;
 use crate::haul::tally::Tally;
-use crate::sources::RangeSource;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::request::KnownSums;
 use inhaul_session::api::source::{Server, Source};
 use inhaul_session::session::frame::{GroupRun, MAX_RUNS};
 use inhaul_session::session::groups::Groups;
+use inhaul_sources::RangeSource;
 
 /// Groups whose digests may be asked for before they are needed, and their bytes: enough for small files not to wait a
 /// round trip for digests, and for the source's hasher not to read large ones long before they are sent.

@@ -10,13 +10,13 @@ use inhaul_base::Time;
 use inhaul_transport::FlowId;
 
 use super::{Haul, Joining};
-use crate::sources::opener::{MirrorId, Reached};
-use crate::sources::{Away, News, Sameness, next_fall};
 use inhaul_engine::engine::Engine;
 use inhaul_engine::engine::port::Port;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{SourceProgress, Waiting};
 use inhaul_session::api::report::SourceStatus;
+use inhaul_sources::opener::{MirrorId, Reached};
+use inhaul_sources::{Away, News, Sameness, next_fall};
 
 impl Haul {
     /// Has the engine woken by mirrors that answer, and takes note of those that have not yet.

@@ -44,25 +44,25 @@ pub enum Reached {
 #[derive(Debug)]
 pub struct Candidate {
     pub reached: Reached,
-    pub(crate) manifest: Manifest,
+    pub manifest: Manifest,
     /// The manifest's.
-    pub(crate) identity: digest::Hash,
+    pub identity: digest::Hash,
 }
 
 impl Candidate {
     /// Of a mirror that says this of its data set.
-    pub(crate) fn new(reached: Reached, manifest: Manifest) -> Self {
+    pub fn new(reached: Reached, manifest: Manifest) -> Self {
         Self { reached, identity: manifest.identity(), manifest }
     }
 
     /// Whether it is a session, whose server says what it has by digests.
-    pub(crate) fn is_session(&self) -> bool {
+    pub fn is_session(&self) -> bool {
         matches!(self.reached, Reached::Session(_))
     }
 
     /// Whether it has the data set of this identity and manifest. What is read by ranges knows only sizes, and names of
     /// its own.
-    pub(crate) fn has(&self, identity: digest::Hash, manifest: &Manifest) -> bool {
+    pub fn has(&self, identity: digest::Hash, manifest: &Manifest) -> bool {
         match self.reached {
             Reached::Session(_) => self.identity == identity,
             Reached::Ranges(..) => {
@@ -75,12 +75,12 @@ impl Candidate {
 
 /// What became of a try.
 #[derive(Debug)]
-pub(crate) struct Tried {
-    pub(crate) mirror: MirrorId,
-    pub(crate) took: Duration,
-    pub(crate) result: Result<Candidate, MoveError>,
+pub struct Tried {
+    pub mirror: MirrorId,
+    pub took: Duration,
+    pub result: Result<Candidate, MoveError>,
     /// It is tried again.
-    pub(crate) again: bool,
+    pub again: bool,
 }
 
 /// See the module's description. Dropping it ends all trying.
@@ -134,7 +134,7 @@ impl Opener {
     }
 
     /// How long the user has mirrors waited for without a byte; zero: each is tried once.
-    pub(crate) fn retry_for(&self) -> Span {
+    pub fn retry_for(&self) -> Span {
         self.shared.retry_for
     }
 
@@ -145,7 +145,7 @@ impl Opener {
     }
 
     /// Begins to try a mirror.
-    pub(crate) fn open(&self, mirror: MirrorId) -> Result<(), MoveError> {
+    pub fn open(&self, mirror: MirrorId) -> Result<(), MoveError> {
         self.start(mirror, Backoff::after(0)?, false)
     }
 
@@ -166,7 +166,7 @@ impl Opener {
     }
 
     /// What became of a try, if one ends within `wait`.
-    pub(crate) fn next(&self, wait: Duration) -> Option<Tried> {
+    pub fn next(&self, wait: Duration) -> Option<Tried> {
         // The channel cannot be closed: this end has a sender too.
         self.tried.recv_timeout(wait).ok()
     }

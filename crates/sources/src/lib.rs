@@ -9,7 +9,11 @@
 //!   server or a local file. Threads read from it ([`lanes`]). It may have no digests.
 //!
 //! [`Roster`] keeps those that are away: not there yet, or lost. [`fate`] says what the end of a flow means for its
-//! source. A transfer and reads ([`crate::haul`], `inhaul-read`) use all of it alike.
+//! source. A transfer and reads (`inhaul-haul`, `inhaul-read`) use all of it alike.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
+#![allow(missing_docs, reason = "what is public here is for the other crates of inhaul: `inhaul` is the library")]
 
 pub mod connect;
 #[cfg(any(test, feature = "testing"))]

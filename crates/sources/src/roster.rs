@@ -7,7 +7,7 @@ use inhaul_store::digest;
 use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
-use crate::sources::opener::{Candidate, MirrorId, Opener, Tried};
+use crate::opener::{Candidate, MirrorId, Opener, Tried};
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::report::SourceStatus;
 use inhaul_session::api::source::Server;
@@ -33,11 +33,11 @@ pub struct Roster {
 /// A source that is being tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Away {
-    pub(crate) since: Time,
+    pub since: Time,
     /// Why it is away.
-    pub(crate) reason: String,
+    pub reason: String,
     /// The flow that it was, if it was there already.
-    pub(crate) former: Option<FlowId>,
+    pub former: Option<FlowId>,
     /// It has neither answered nor failed yet.
     pub(crate) is_unheard: bool,
     /// How often in a row it was lost.
@@ -92,7 +92,7 @@ impl Roster {
     }
 
     /// How long a data set may be without a source.
-    pub(crate) fn retry_for(&self) -> Span {
+    pub fn retry_for(&self) -> Span {
         self.opener.as_ref().map_or(Span::ZERO, Opener::retry_for)
     }
 
@@ -159,7 +159,7 @@ impl Roster {
     }
 
     /// Whether a source of the data set may still answer for the first time, of which nothing is known.
-    pub(crate) fn has_unheard(&self, request: usize) -> bool {
+    pub fn has_unheard(&self, request: usize) -> bool {
         self.of_request(request).any(|(_, away)| away.is_unheard)
     }
 
@@ -174,12 +174,12 @@ impl Roster {
     }
 
     /// The sources of a data set that are being tried.
-    pub(crate) fn of_request(&self, request: usize) -> impl Iterator<Item = (&MirrorId, &Away)> {
+    pub fn of_request(&self, request: usize) -> impl Iterator<Item = (&MirrorId, &Away)> {
         self.away.iter().filter(move |(mirror, _)| mirror.request == request)
     }
 
     /// All that are being tried.
-    pub(crate) fn away(&self) -> impl Iterator<Item = (&MirrorId, &Away)> {
+    pub fn away(&self) -> impl Iterator<Item = (&MirrorId, &Away)> {
         self.away.iter()
     }
 }

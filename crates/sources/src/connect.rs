@@ -24,7 +24,7 @@ pub struct Connected {
     /// What begins its data: for [`Paths::begin`].
     pub join: JoinFlow,
     /// Its datagrams are in the clear.
-    pub(crate) plaintext: bool,
+    pub plaintext: bool,
 }
 
 /// Gives a session, whose datagrams come over `port`, to the engine as a flow that fetches `object` at `rate` at most.
