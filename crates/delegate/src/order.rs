@@ -220,7 +220,10 @@ impl Order {
     pub(crate) fn sources(&self) -> Result<Vec<Source>, SourceError> {
         match &self.origin {
             Origin::Client { .. } => Ok(Vec::new()),
-            Origin::Servers { sources } => sources.iter().map(|source| source.parse()).collect(),
+            Origin::Servers { sources } => {
+                // Whoever orders a copy must not have this host read its own files.
+                sources.iter().map(|source| source.parse::<Source>().and_then(Source::of_others)).collect()
+            }
         }
     }
 
@@ -294,6 +297,10 @@ pub(crate) mod tests {
         for count in [0, 65] {
             let error = parse(&order(Origin::Client { sources: count }));
             assert!(matches!(error, OrderError::SourceCount(_)), "{error}");
+        }
+        for local in ["file:///etc/passwd", "inhaul://a/f,file:///etc/passwd"] {
+            let order = order(Origin::Servers { sources: vec![local.to_owned()] });
+            assert!(matches!(order.sources(), Err(SourceError::NotTrusted(_))), "{local}");
         }
         let bad = order(Origin::Servers { sources: vec!["http://a/f".to_owned()] });
         assert!(matches!(bad.sources(), Err(SourceError::Scheme(_))));

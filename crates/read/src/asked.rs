@@ -11,7 +11,7 @@ use inhaul_store::digest::proof::CHUNK_BYTES;
 pub(super) struct Asked {
     /// By its index in the manifest.
     pub(super) file: usize,
-    pub(super) range: ByteRange,
+    pub range: ByteRange,
     /// The range of its read, ...
     pub(super) index: usize,
     /// ... and where in it this begins.

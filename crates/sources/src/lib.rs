@@ -19,6 +19,7 @@ pub mod connect;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub(crate) mod fate;
+pub mod http;
 pub(crate) mod lanes;
 mod local;
 pub mod opener;

@@ -211,7 +211,7 @@ impl Shared {
         let MirrorId { request, server } = mirror;
         let request = &self.requests[*request];
         if let Some(url) = &server.url {
-            let (manifest, source) = ranges::open(server, url)?;
+            let (manifest, source) = ranges::open(server, url, &self.net.trust)?;
             request.check(server, &manifest)?;
             return Ok(Candidate::new(Reached::Ranges(server.clone(), source), manifest));
         }

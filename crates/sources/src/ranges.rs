@@ -10,6 +10,7 @@ use inhaul_store::{Contents, Entry, Kind, Manifest, Metadata, Timestamp};
 
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::source::Server;
+use inhaul_session::api::trust::Trust;
 
 /// A source that is read by ranges of its data set's bytes. Several threads read from it at once.
 pub trait RangeSource: Send + Sync + fmt::Debug {
@@ -31,9 +32,12 @@ pub trait RangeSource: Send + Sync + fmt::Debug {
 ///
 /// # Errors
 /// When it cannot be read, or has no such file.
-pub(crate) fn open(server: &Server, url: &str) -> Result<(Manifest, Arc<dyn RangeSource>), MoveError> {
+pub(crate) fn open(server: &Server, url: &str, trust: &Trust) -> Result<(Manifest, Arc<dyn RangeSource>), MoveError> {
     if let Some(path) = url.strip_prefix("file://") {
         return super::local::open(server, path);
+    }
+    if url.starts_with("http://") || url.starts_with("https://") {
+        return super::http::open(server, url, trust);
     }
     #[cfg(any(test, feature = "testing"))]
     if let Some(name) = url.strip_prefix("fake://") {

@@ -176,7 +176,7 @@ pub(super) fn locations(url: &str, line: usize) -> Result<Option<Vec<Location>>,
     if url.len() > URL_BYTES_MAX {
         return Err(FetchListError::TooLong { line, what: "a URL", most: URL_BYTES_MAX });
     }
-    let source: Source = url.parse().map_err(|error| FetchListError::BadUrl { line, error })?;
+    let source = url.parse().and_then(Source::of_others).map_err(|error| FetchListError::BadUrl { line, error })?;
     Ok(Some(Request::from(source).mirrors))
 }
 

@@ -7,6 +7,8 @@ mod compare;
 mod directories;
 mod failures;
 mod find;
+#[cfg(test)]
+mod http_tests;
 mod manifest_file;
 #[cfg(test)]
 mod source_tests;

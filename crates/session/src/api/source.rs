@@ -108,6 +108,9 @@ pub enum SourceError {
     /// A URL of a source that is read by ranges names no file.
     #[error("'{0}' names no file: write the URL of one")]
     NoFile(String),
+    /// Somebody else names a source that only the user of this host may name.
+    #[error("'{0}' may not be named here: only addresses of inhaul servers may")]
+    NotTrusted(Server),
     /// A destination has several servers.
     #[error("data is brought to one server: name one host")]
     SeveralServers,
@@ -321,6 +324,18 @@ impl Source {
     /// (false) what names inhaul servers.
     pub fn parts(text: &str) -> Vec<(&str, bool)> {
         url::split_urls(text).into_iter().map(|part| (part, url::is_ranges_url(part))).collect()
+    }
+
+    /// The same, of a text that somebody else has written: a client of a server, or the author of a list. Only inhaul
+    /// servers may be named in it: what else is read here is for the user of this host to say.
+    ///
+    /// # Errors
+    /// When it names something else.
+    pub fn of_others(self) -> Result<Self, SourceError> {
+        match self.mirrors.iter().find(|server| server.url.is_some()) {
+            Some(other) => Err(SourceError::NotTrusted(other.clone())),
+            None => Ok(self),
+        }
     }
 
     /// Its whole text, with the tickets, which `Display` leaves out: a secret if one of them has a token.

@@ -7,7 +7,7 @@ use inhaul_base::byte_text::text_of;
 use super::source::{Server, SourceError, decode_path};
 
 /// The schemes of sources that are read by ranges, and the ports of their servers.
-const SCHEMES: [(&str, u16); 1] = [("file", 0)];
+const SCHEMES: [(&str, u16); 3] = [("http", 80), ("https", 443), ("file", 0)];
 #[cfg(any(test, feature = "testing"))]
 const TEST_SCHEME: (&str, u16) = ("fake", 0);
 
@@ -58,7 +58,7 @@ pub(super) fn server_of(text: &str) -> Result<Server, SourceError> {
 ///
 /// # Errors
 /// When it cannot be read.
-pub(super) fn file_name(url: &str) -> Result<String, SourceError> {
+pub fn file_name(url: &str) -> Result<String, SourceError> {
     let path = url.split_once("://").map_or(url, |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
     let path = path.split_once('/').map_or("", |(_, path)| path);
     let name = path.rsplit('/').next().unwrap_or_default();

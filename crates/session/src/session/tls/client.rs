@@ -256,8 +256,8 @@ impl ServerCertVerifier for Judge {
     }
 }
 
-/// What believes the certificates that these authorities have signed.
-fn web(ca: &Ca) -> Result<Arc<dyn ServerCertVerifier>, Distrust> {
+/// The certificates of these authorities, and the file that they stand in.
+fn certificates(ca: &Ca) -> Result<(PathBuf, Vec<CertificateDer<'static>>), Distrust> {
     let path = match ca {
         Ca::File(path) => path.clone(),
         Ca::System => {
@@ -268,18 +268,35 @@ fn web(ca: &Ca) -> Result<Arc<dyn ServerCertVerifier>, Distrust> {
             })?
         }
     };
-    let unusable = |error: &dyn std::fmt::Display| {
-        Distrust::Here(format!("{}: no certificates can be read from it: {error}", path.display()))
-    };
+    let read = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect);
+    let read = read.map_err(|error| unusable(&path, &error))?;
+    Ok((path, read))
+}
+
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Distrust {
+    Distrust::Here(format!("{}: no certificates can be read from it: {error}", path.display()))
+}
+
+/// The certificates of these authorities, for other clients.
+///
+/// # Errors
+/// Why there are none, in words.
+pub fn roots(ca: &Ca) -> Result<Vec<CertificateDer<'static>>, String> {
+    certificates(ca).map(|(_, certificates)| certificates).map_err(|error| error.to_string())
+}
+
+/// What believes the certificates that these authorities have signed.
+fn web(ca: &Ca) -> Result<Arc<dyn ServerCertVerifier>, Distrust> {
+    let (path, certificates) = certificates(ca)?;
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| unusable(&error))? {
+    for certificate in certificates {
         // A bundle may have some that are too old for this library.
-        let _ = roots.add(certificate.map_err(|error| unusable(&error))?);
+        let _ = roots.add(certificate);
     }
     if roots.is_empty() {
-        return Err(unusable(&"there is none that this program can use"));
+        return Err(unusable(&path, &"there is none that this program can use"));
     }
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
-    let verifier = verifier.map_err(|error| unusable(&error))?;
+    let verifier = verifier.map_err(|error| unusable(&path, &error))?;
     Ok(verifier)
 }

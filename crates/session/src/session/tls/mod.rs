@@ -16,7 +16,7 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::CertifiedKey;
 
-pub use client::{ClientSide, Distrust, Verdict};
+pub use client::{ClientSide, Distrust, Verdict, roots};
 pub(crate) use seal::Seal;
 pub use server::ServerTls;
 
