@@ -36,12 +36,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("inhaul-engine", &["inhaul-session", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     (
+        "inhaul-sources",
+        &["inhaul-engine", "inhaul-session", "inhaul-store", "inhaul-udp", "inhaul-transport", "inhaul-base"],
+    ),
+    (
         "inhaul-haul",
         &[
+            "inhaul-sources",
             "inhaul-engine",
             "inhaul-session",
             "inhaul-store",
-            "inhaul-identity",
             "inhaul-udp",
             "inhaul-transport",
             "inhaul-base",
@@ -51,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "inhaul-read",
         &[
             "inhaul-haul",
+            "inhaul-sources",
             "inhaul-engine",
             "inhaul-session",
             "inhaul-store",
@@ -86,11 +91,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-base",
         ],
     ),
-    // Its tests start a server.
+    // Its tests start a server that takes orders.
     (
         "inhaul-tools",
         &[
+            "inhaul-delegate",
             "inhaul-haul",
+            "inhaul-sources",
             "inhaul-serve",
             "inhaul-engine",
             "inhaul-session",
@@ -99,7 +106,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-udp",
             "inhaul-transport",
             "inhaul-base",
-            "inhaul-delegate",
         ],
     ),
     (

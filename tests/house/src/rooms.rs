@@ -18,7 +18,7 @@ pub type MayUse<'a> = &'a [(&'a str, &'a [&'a str])];
 pub const ROOMS: &[(&str, MayUse<'static>)] = &[
     ("session", &[("api", &[]), ("system", &["api"]), ("session", &["system", "api"])]),
     ("engine", &[("engine", &[]), ("paths", &["engine"])]),
-    ("haul", &[("fetch_list", &[]), ("sources", &[]), ("haul", &["sources", "fetch_list"])]),
+    ("haul", &[("fetch_list", &[]), ("haul", &["fetch_list"])]),
     ("tools", &[("bench", &[]), ("check", &[]), ("doctor", &[]), ("predict", &[])]),
 ];
 

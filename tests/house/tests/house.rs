@@ -26,6 +26,7 @@ const ENGINES: &[&str] = &[
     "crates/emu",
     "crates/session",
     "crates/engine",
+    "crates/sources",
     "crates/haul",
     "crates/read",
     "crates/serve",
@@ -74,7 +75,7 @@ const SLEEPS: &[(&str, &str)] = &[
     ("crates/engine/src/paths/changing.rs", "probes wait until the server has read that they come"),
     ("crates/serve/src/greeting.rs", "the clock of a file system has to move on"),
     ("crates/serve/src/server.rs", "whether a predecessor has given a port up can only be looked for"),
-    ("crates/haul/src/sources/opener.rs", "backs off before it opens a mirror again"),
+    ("crates/sources/src/opener.rs", "backs off before it opens a mirror again"),
     ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
     ("crates/cli/src/service.rs", "whether the server was told to stop, and is alive, can only be looked for"),
     ("crates/cli/src/metrics.rs", "a connection that could not be taken is taken after a pause"),
@@ -97,9 +98,10 @@ fn crates_depend_only_on_what_lies_below_them() {
 fn published_crates_have_all_that_publishing_needs() {
     let metadata: published::Metadata = metadata();
     let mut found = published::violations(&metadata);
+    let crates = top().join("crates").canonicalize().expect("the crates are there");
     for package in &metadata.packages {
         let folder = Path::new(&package.manifest_path).parent().expect("a manifest stands in a folder");
-        let is_in_crates = folder.parent().is_some_and(|parent| parent.ends_with("crates"));
+        let is_in_crates = folder.parent().is_some_and(|parent| parent == crates);
         if is_in_crates != package.publish.is_none() {
             found.push(format!("{}: what is in crates/ is published, and nothing else", package.name));
         }
