@@ -172,7 +172,7 @@ impl Reception {
     }
 
     /// The next client that is ready for data.
-    pub fn next(&mut self) -> Option<Arrival> {
+    pub fn arrival(&mut self) -> Option<Arrival> {
         self.arrivals.try_recv().ok()
     }
 }

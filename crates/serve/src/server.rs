@@ -461,7 +461,7 @@ impl Application for FileServer {
     }
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
-        while let Some(arrival) = self.reception.next() {
+        while let Some(arrival) = self.reception.arrival() {
             match arrival {
                 Arrival::Fetcher(fetcher) => self.welcome(engine, fetcher),
                 Arrival::Tunnel(stream, token) => self.attach_tunnel(engine, token, stream),

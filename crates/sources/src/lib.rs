@@ -17,6 +17,7 @@
 
 pub mod connect;
 #[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, reason = "only tests use it")]
 pub mod fake;
 pub(crate) mod fate;
 pub mod http;

@@ -68,6 +68,7 @@ impl Sameness<'_> {
 
 /// What a try has come to.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a try comes to one, and tries are seconds apart")]
 pub enum News {
     /// The source is there, and has the data set.
     Back { mirror: MirrorId, candidate: Candidate, away: Away },

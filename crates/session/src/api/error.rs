@@ -102,7 +102,7 @@ pub enum MoveError {
         /// The server.
         server: Server,
         /// The fingerprint that is known.
-        known: Fingerprint,
+        known: Box<Fingerprint>,
         /// The fingerprint of the key that it has shown.
         seen: Fingerprint,
     },
@@ -114,7 +114,7 @@ pub enum MoveError {
         /// The server.
         server: Server,
         /// The fingerprint in the address.
-        pinned: Fingerprint,
+        pinned: Box<Fingerprint>,
         /// The fingerprint of the key that it has shown.
         seen: Fingerprint,
     },

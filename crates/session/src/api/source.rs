@@ -310,11 +310,11 @@ impl fmt::Display for Source {
             self.mirrors.iter().partition(|server| server.url.is_none());
         let mut parts: Vec<String> = Vec::new();
         if !servers.is_empty() {
-            let hosts = servers.iter().map(|server| server.to_string()).collect::<Vec<_>>().join(",");
+            let hosts = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             // The characters that reading a path does not take as they are.
             parts.push(format!("inhaul://{hosts}/{}", quoted(&bytes_of(&self.path), |c| c == '#')));
         }
-        parts.extend(urls.iter().map(|server| server.to_string()));
+        parts.extend(urls.iter().map(ToString::to_string));
         f.write_str(&parts.join(","))
     }
 }

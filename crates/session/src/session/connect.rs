@@ -504,8 +504,10 @@ fn distrusted(server: &Server, error: Distrust) -> MoveError {
     let server = server.clone();
     match error {
         Distrust::Unknown(key) => MoveError::ServerKeyUnknown { server, key },
-        Distrust::Changed { known, seen } => MoveError::ServerKeyChanged { server, known, seen },
-        Distrust::NotPinned { pinned, seen } => MoveError::ServerKeyNotPinned { server, pinned, seen },
+        Distrust::Changed { known, seen } => MoveError::ServerKeyChanged { server, known: Box::new(known), seen },
+        Distrust::NotPinned { pinned, seen } => {
+            MoveError::ServerKeyNotPinned { server, pinned: Box::new(pinned), seen }
+        }
         Distrust::Here(detail) => MoveError::Untrusted { server, detail },
     }
 }

@@ -7,6 +7,7 @@ mod answer;
 mod client;
 mod netrc;
 #[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, reason = "only tests use it")]
 pub mod odd;
 
 use std::io::Read;

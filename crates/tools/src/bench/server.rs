@@ -231,7 +231,7 @@ impl Application for BenchServer {
         if self.stop.is_set() {
             return Ok(PollResult::Done);
         }
-        while let Some(arrival) = self.reception.next() {
+        while let Some(arrival) = self.reception.arrival() {
             let Arrival::Bencher(bencher) = arrival else { continue };
             self.welcome(engine, bencher);
         }

@@ -64,15 +64,10 @@ impl Deliveries {
 }
 
 /// The sources of an engine.
+#[derive(Default)]
 pub(super) struct Sources {
     links: std::collections::BTreeMap<FlowId, (EndpointId, Box<dyn SourceLink>)>,
     news: Option<(SyncSender<SourceNews>, Receiver<SourceNews>)>,
-}
-
-impl Default for Sources {
-    fn default() -> Self {
-        Self { links: std::collections::BTreeMap::new(), news: None }
-    }
 }
 
 impl<O: Outside> Engine<O> {
