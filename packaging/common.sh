@@ -2,7 +2,7 @@
 # What packaging/build and packaging/check share. Both run at the top of the repository.
 
 # Everything that is made, and what it is made from.
-# shellcheck disable=SC2034 # used by those that read this file
+# shellcheck disable=SC2034 # used by the scripts that read this file
 out=$PWD/target/packages work=$PWD/target/packages/work
 # Tools that are installed for packaging alone.
 tools=$PWD/target/tools

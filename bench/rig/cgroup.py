@@ -11,7 +11,7 @@ PERIOD_US = 100_000
 
 
 class Group:
-    """Where processes get so much of a processor."""
+    """A control group whose processes get a part of a processor."""
 
     def __init__(self, folders, version):
         self.folders = folders
@@ -36,7 +36,7 @@ class Group:
                         (folder / "cgroup.procs").write_text(entry.name)
                     return
             time.sleep(0.01)
-        raise Failed(f"nobody ran {script}")
+        raise Failed(f"{script} was not run")
 
     def stopped_seconds(self):
         """How long its processes were stopped because the quota was used up, all processors together."""

@@ -58,7 +58,7 @@ def kind(machine):
 
 def warm_memory(most_bytes=6 << 30):
     """Touches memory and gives it back. A virtual machine gets each page from its host at the first touch, seconds a
-    gigabyte, which would be charged to whoever comes first."""
+    gigabyte, which would be charged to the first contestant."""
     available_kib = int(_field("/proc/meminfo", "MemAvailable").split()[0])
     size = min(most_bytes, available_kib * 1024 // 2) >> 20 << 20
     piece = bytes(1 << 20)

@@ -108,7 +108,7 @@ class Process:
 
 
 class Group:
-    """The processes of one measurement, none of which outlives it: `with Group() as group`."""
+    """The processes of one measurement; all end with it: `with Group() as group`."""
 
     def __init__(self):
         self.processes = []

@@ -25,7 +25,7 @@ def _trust_each_other():
 
 
 def fingerprint(file):
-    """Tells builds apart, whatever their files are called."""
+    """Distinguishes builds, independent of their files' names."""
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 

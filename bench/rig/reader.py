@@ -27,7 +27,7 @@ def main():
             before, began = arrived(), time.monotonic()
             try:
                 content, wanted, *more = WORKLOADS[name](reader, state)
-            except Exception as error:  # noqa: BLE001: whatever it is, it is this contestant's result
+            except Exception as error:  # noqa: BLE001: any exception is this contestant's result
                 print(json.dumps({"workload": name, "state": state, "error": f"{type(error).__name__}: {error}"[:300]}), flush=True)
                 continue
             seconds, came = time.monotonic() - began, since(before)

@@ -1,4 +1,4 @@
-"""The table of a run, made from its JSON and from nothing else."""
+"""The table of a run, made only from its JSON."""
 
 # Between the contestant and what it lost: heading, field of the row, contestant that it is divided by, format. A column that no row
 # of the run has anything for is left out.

@@ -16,7 +16,7 @@ fn main() {
     println!("cargo:rustc-env=COMMIT_OF_INHAUL={commit}");
 }
 
-/// The commit that `cargo package` has noted. Git would find whatever repository the registry's folder lies in.
+/// The commit that `cargo package` has noted. Git would find the repository around the registry's folder.
 fn of_published(manifest: &Path) -> Option<String> {
     let note = std::fs::read_to_string(manifest.join(".cargo_vcs_info.json")).ok()?;
     let (_, rest) = note.split_once("\"sha1\": \"")?;

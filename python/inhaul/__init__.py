@@ -57,7 +57,7 @@ def _text(path: bytes) -> str:
 
 
 class Transferred(int):
-    """What a transfer came to: a number, that of its verified bytes, which knows how it came about.
+    """The result of a transfer: the number of its verified bytes, with details as attributes.
 
     A rate is bytes over a time that stands beside it: ``goodput_bps`` is ``fetched_bytes * 8 / seconds``.
     """
@@ -72,7 +72,7 @@ class Transferred(int):
 
     @property
     def fetched_bytes(self) -> int:
-        """Bytes that this call has fetched: without those that an earlier one had left, and without holes."""
+        """Bytes that this call has fetched, without data of an earlier call and without holes."""
         return int(self.report["fetched_bytes"])
 
     @property
@@ -128,18 +128,19 @@ class Client:
     :param accept_new: trust servers that are met for the first time, and remember them.
     :param ca: believe certificates of these authorities: a PEM file, or ``"system"``.
     :param proxy: reach servers through ``http://HOST:PORT`` or ``socks5://HOST:PORT``.
-    :param receive_rate: what is taken in from all senders together at most, such as ``"850M"``, in bits per second.
+    :param receive_rate: limit on the rate from all senders together, such as ``"850M"``, in bits per second.
     :param rate: the same for each sender.
-    :param policy: how much is taken beside others' traffic: ``"fair"``, as much as one TCP flow; ``"low"``, what others
-        leave; ``"high"``, as much as two; ``"fixed"``, the ``receive_rate``, whatever others do.
+    :param policy: the share beside others' traffic: ``"fair"``, as much as one TCP flow; ``"low"``, only bandwidth
+        that others leave; ``"high"``, as much as two flows; ``"fixed"``, the ``receive_rate``, regardless of others.
     :param fallback: whether data may come over TLS where UDP does not pass: ``"auto"``, ``"never"``, ``"always"``.
     :param retry_for: seconds that servers are waited for that are not there.
-    :param cache: directory for what was read, which is not asked for again; processes of one user may share it.
-    :param cache_bytes: what it may take on the disk.
+    :param cache: directory for data that was read, so that it is not requested again; processes of one user may share
+        it.
+    :param cache_bytes: its limit on the disk.
     :param tickets: for servers whose addresses have none: ``HOST[:PORT]#TICKET`` is for the server of that name,
         ``FINGERPRINT.TOKEN`` for the one with that key. Arguments travel in pickles: rather use a file, or the environment.
-    :param token_file: the same, from a file that nobody else may read. If neither is given, what the environment variables
-        ``INHAUL_TICKET`` and ``INHAUL_TOKEN`` say.
+    :param token_file: the same, from a file that only its owner may read. Default: the environment
+        variables ``INHAUL_TICKET`` and ``INHAUL_TOKEN``.
     """
 
     def __init__(
@@ -189,7 +190,7 @@ class Client:
         # It has looked whether others may read the file.
         self._own.get()
         words = _names.ticket_words(own["tickets"], own["token_file"])
-        # What is for a server of a certain name is never left out: its fingerprint holds.
+        # A ticket for a server of a certain name is never left out: its fingerprint holds.
         by_name = [word for word in words if "#" in word]
         self._has_choice = len(by_name) < len(words)
         without: _inhaul.Options = {**own, "tickets": by_name, "token_file": None}
@@ -199,7 +200,7 @@ class Client:
         return self._own.get()
 
     def _natives(self, *sources: str) -> list[_inhaul.Client]:
-        """What is tried one after the other: a ticket that is for the server with a certain key, whatever its name, is not
+        """Attempts, one after the other: a ticket for the server with a certain key, of any name, is not
         for others, and these are asked without."""
         has_choice = self._has_choice and not any("#" in source for source in sources)
         return [self._own.get(), *([self._without.get()] if has_choice else [])]
@@ -226,7 +227,8 @@ class Client:
     def open(self, source: str, *, pins: Mapping[str, str] | None = None, root: str | None = None) -> DataSet:
         """Open a data set: ``inhaul://HOST[:PORT][,MIRROR...]/PATH[#TICKET]``.
 
-        :param pins: BLAKE3 hashes of files, by their paths, in hexadecimal digits. Nothing else is taken for their bytes.
+        :param pins: BLAKE3 hashes of files, by their paths, in hexadecimal digits. Only bytes with these hashes are
+            accepted.
         :param root: one hash for all files: the root that stands in the list of ``inhaul manifest``.
         """
         if pins and root:
@@ -234,7 +236,7 @@ class Client:
         return DataSet(self, source, root or dict(pins or {}))
 
     def ls(self, source: str, *, recursive: bool = False) -> list[File]:
-        """What there is at a source, without opening it."""
+        """Lists a source, without opening it."""
         address = _names.raw_bytes_quoted(source)
         rows = self._run(self._natives(source), lambda native: native.entries(address, recursive, _ALL))
         return [File(_text(path), size, mtime, kind) for path, size, kind, mtime in rows]
@@ -317,7 +319,7 @@ class Client:
                         told = now
                         progress(*now)
             except BaseException:
-                # It keeps what is verified.
+                # It keeps verified data.
                 job.cancel()
                 raise
             return job
@@ -372,7 +374,7 @@ class DataSet:
     ) -> None:
         # Pins are hashes of files, or the root of all.
         self._client, self._source, self._pins = client, source, pins
-        # Without itself, so that it ends as soon as nobody has it.
+        # Without a reference to itself, so that it ends with the last other reference.
         self._set = _Here(partial(_open_set, client, source, pins))
         self._index: tuple[object, dict[str, File]] | None = None
         self._beneath: tuple[object, dict[str, tuple[list[File], list[str]]]] | None = None
@@ -385,7 +387,7 @@ class DataSet:
         return self._set.get()
 
     def refresh(self) -> None:
-        """Open it anew: its files are those that are there now. What is being read goes on."""
+        """Open it anew: its files are then the present ones. Running reads continue."""
         before = self._set.peek()
         self._set.put(_open_set(self._client, self._source, self._pins))
         if before is not None:
@@ -463,7 +465,7 @@ class DataSet:
 
     @property
     def links(self) -> list[str]:
-        """Paths of its symbolic links. What a link leads to is not among the files, and can be opened by itself."""
+        """Paths of its symbolic links. A link's target is not among the files, and can be opened on its own."""
         return [_text(path) for path in self._native().links()]
 
     def __contains__(self, path: str) -> bool:
@@ -480,7 +482,7 @@ class DataSet:
         return os.fsencode(path), first, max(first, last)
 
     def start(self, ranges: Iterable[tuple[str, int | None, int | None]], *, ahead: bool = False) -> Read:
-        """Begin to read ranges, in one request. ``ahead``: nobody waits for them; they come when nothing else is wanted."""
+        """Begin to read ranges, in one request. ``ahead``: at low priority; they come only when no other read waits."""
         places = [self._place(path, start, end) for path, start, end in ranges]
         return Read(self._native().start(places, ahead))
 
@@ -520,7 +522,7 @@ class DataSet:
 
     @property
     def stats(self) -> _inhaul.Stats:
-        """What has come so far: bytes of content and proofs, requests, mirrors and their round-trip time."""
+        """Traffic so far: bytes of content and proofs, requests, mirrors and their round-trip time."""
         return self._native().stats()
 
 
@@ -560,7 +562,7 @@ class Server:
 
     :param paths: directories and files, whose names paths of addresses begin with: ``NAME/PATH``. The name of a single
         one may be left out. A mapping gives names of its own, which are never left out.
-    :param public: whether everybody may list and read; without a ``state`` nobody else is let in.
+    :param public: whether everybody may list and read; without a ``state`` and not public, no client is admitted.
     :param state: directory of the server's key, of the keys and tokens that it lets in, and of its audit log.
     """
 
@@ -596,7 +598,7 @@ class Server:
         return self._server.address
 
     def address_of(self, path: str = "") -> str:
-        """The address of what lies at a path, with the fingerprint of the server's key behind its ``#``."""
+        """The address of a path, with the fingerprint of the server's key behind its ``#``."""
         # Bytes that are not UTF-8 are not for the native function, which quotes the rest.
         start, _, key = self._server.address_of("").partition("#")
         return f"{start}{_names.quoted(path.lstrip('/'))}#{key}"

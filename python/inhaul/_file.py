@@ -12,7 +12,7 @@ from .errors import IntegrityError
 
 
 class Changed(IntegrityError):
-    """A file is another version than the one that was opened."""
+    """A file has another version than the opened one."""
 
     code = "integrity"
 
@@ -21,7 +21,7 @@ class InhaulFile(AbstractBufferedFile):  # type: ignore[misc]
     """A file that is read. By default nothing is cached, and nothing read ahead.
 
     All that is read is of one version: if the file changes at its source, reading fails with
-    :class:`inhaul.errors.IntegrityError`. One that has changed before anything was read of it is taken as it is then.
+    :class:`inhaul.errors.IntegrityError`. A file that changed before its first read is read in its new version.
     """
 
     def __init__(self, *arguments: Any, cache_type: str = "none", cache_options: Any = None, **options: Any) -> None:

@@ -107,7 +107,7 @@ class Server:
     def address_of(self, path: str) -> str: ...
     def stop(self) -> Job[None]: ...
 
-# The laboratory: see inhaul/lab. What is seen of a run is JSON.
+# The laboratory: see inhaul/lab. A run's results are JSON.
 
 Settings = list[tuple[str, str]]
 

@@ -28,21 +28,21 @@ def waker(future: asyncio.Future[None]) -> Callable[[], None]:
         try:
             loop.call_soon_threadsafe(settle)
         except RuntimeError:
-            # The loop is closed: nobody waits any more.
+            # The loop is closed: no caller waits any more.
             pass
 
     return wake
 
 
 async def ended(on_end: Callable[[Callable[[], None]], object]) -> None:
-    """Waits in whatever loop runs, until what was given to ``on_end`` is called."""
+    """Waits in the running loop, until the function given to ``on_end`` is called."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     on_end(waker(future))
     await future
 
 
 async def result_of(job: _inhaul.Job[T]) -> T:
-    """What comes of a job. If the waiting is cancelled, so is the job."""
+    """The result of a job. If the waiting is cancelled, so is the job."""
     try:
         await ended(job.on_end)
     except asyncio.CancelledError:

@@ -1,8 +1,8 @@
 """Files of a file system that come to this host: the program lands them, as ``inhaul get`` does, in a directory of its
 own beside their places, and each then gets its name in one step.
 
-So no name but a wanted one is touched. A file is whole and synced before it has its name, and what was there before stays
-until then. If the same call is interrupted and made again, it goes on with what was verified.
+So only wanted names are touched. A file is whole and synced before it has its name, and an old file stays until then.
+If the same call is interrupted and made again, it continues from the verified data.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def _land_in(
         await _follow(client, address, begin, hear)
         await asyncio.to_thread(_name, landed, places)
     except BaseException:
-        # What was verified of it is for the next try; what has nothing in it is for nobody.
+        # Its verified data is kept for the next try; an empty directory is useless.
         _remove_empty(staging)
         raise
     await asyncio.to_thread(_remove, staging)
@@ -133,7 +133,7 @@ def _name(landed: str, places: Sequence[tuple[str | None, str]]) -> None:
     """Gives files their names."""
     if os.path.isdir(landed):
         for directory, _, _ in os.walk(landed):
-            # One that its owner may not write into could not be emptied.
+            # A directory without write permission for its owner could not be emptied.
             os.chmod(directory, 0o700)
     changed = set()
     for path, place in places:
@@ -153,7 +153,7 @@ def _name(landed: str, places: Sequence[tuple[str | None, str]]) -> None:
         try:
             os.fsync(descriptor)
         except OSError:
-            # Some file systems sync no directories. The file is whole all the same.
+            # Some file systems sync no directories. The file is still whole.
             pass
         finally:
             os.close(descriptor)

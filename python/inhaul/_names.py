@@ -2,7 +2,7 @@
 
 A *name* is ``HOST[:PORT][,MIRROR...]/PATH``, with the path as it is: every character of it, ``#``, ``%`` and ``?`` too, is
 part of a file's name. Bytes that are not UTF-8 stand in it as :func:`os.fsdecode` has them. A *URL* begins with
-``inhaul://``; there, and only there, ``%XX`` is a byte and what stands behind the last ``#`` is a ticket. What begins
+``inhaul://``; there, and only there, ``%XX`` is a byte and the text behind the last ``#`` is a ticket. What begins
 with ``inhaul://`` is never a name, as ``inhaul:`` is no host. So no text is both, and each can be made of the other.
 """
 
@@ -49,10 +49,10 @@ def split_url(url: str) -> tuple[str, str | None]:
     front, sign, ticket = url[len(SCHEME) :].rpartition("#")
     if not sign:
         front, ticket = ticket, ""
-    # What stands behind a '#' may be a secret, whichever it is.
+    # The text behind any '#' may be a secret.
     shown = SCHEME + front.split("#", 1)[0]
     if sign and not all(_TICKET.fullmatch(one) for one in ticket.split(",")):
-        raise ValueError(f"what stands behind the '#' of '{shown}' is no ticket: write a # of a name as %23")
+        raise ValueError(f"the text behind the '#' of '{shown}' is no ticket: write a # of a name as %23")
     hosts, _, path = front.partition("/")
     if "#" in hosts:
         raise ValueError(f"'{shown}' has a # in its host")

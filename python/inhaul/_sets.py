@@ -1,8 +1,8 @@
-"""Data sets that a file system has open: several readers share one, files of one directory share a session, and what is
-in use is not closed.
+"""Data sets that a file system has open: several readers share one, files of one directory share a session, and
+a data set in use is not closed.
 
 A server has room for some hundred sessions of one host, and a host may have many processes. So a process has at most
-``_OPEN_MAX`` data sets open at one server, and keeps ``_IDLE_MAX`` that nobody uses. When several files of one directory
+``_OPEN_MAX`` data sets open at one server, and keeps ``_IDLE_MAX`` unused ones. When several files of one directory
 are wanted, the directory is opened in their place, if there is not much in it.
 """
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _OPEN_MAX = 16
 """Data sets that this process has open at one server; who wants more waits until one is closed."""
 _IDLE_MAX = 8
-"""Those among them that nobody uses; the one that was used longest ago is closed."""
+"""Unused data sets; the least recently used one is closed."""
 _COVER_FROM = 3
-"""So many files of one directory are opened one by one before the directory is."""
+"""Number of files of one directory that are opened one by one before the directory is."""
 _COVER_ENTRIES_MAX = 10_000
 """A directory with more beneath it is not opened for the sake of some files."""
 _STORES = (".zarr", ".n5", ".zarr2", ".zarr3")
@@ -62,7 +62,7 @@ class OpenSet:
         return name[len(self.root) + 1 :]
 
     def is_beyond(self, inner: str) -> bool:
-        """Whether a path leads through a link, to what is not in this data set."""
+        """Whether a path leads through a link, out of this data set."""
         parts = inner.split("/")
         return bool(self.links) and any("/".join(parts[: k + 1]) in self.links for k in range(len(parts)))
 
@@ -82,7 +82,7 @@ class _Opening:
 
 
 class _Hosts:
-    """What this process has open at each server."""
+    """Open data sets of this process, by server."""
 
     def __init__(self) -> None:
         # Guards all that the sets of this process know. Held for moments only, never while something is waited for.
@@ -97,7 +97,7 @@ _hosts = _Hosts()
 
 
 def _here() -> _Hosts:
-    """Those of this process: what a parent has open is not its child's."""
+    """Data sets of this process: a child does not use its parent's."""
     global _hosts
     if _hosts.forks != _inhaul.forks():
         _hosts = _Hosts()
@@ -140,7 +140,7 @@ class Sets:
     @asynccontextmanager
     async def using(self, name: str, *, whole: bool = False, fresh: bool = False) -> AsyncIterator[OpenSet]:
         """The open data set that a name lies in, which stays open meanwhile. ``whole``: all beneath the name is wanted.
-        ``fresh``: it is opened anew, though it be open."""
+        ``fresh``: it is opened anew, even if it is open."""
         used = await self._take(name, whole, fresh)
         try:
             yield used
@@ -177,14 +177,14 @@ class Sets:
     @staticmethod
     def _fits(found: OpenSet, name: str, whole: bool) -> bool:
         if whole and found.is_cover:
-            # It may be older than what is asked for.
+            # It may be older than requested.
             return False
         inner = found.inner(name)
         if not inner:
             return True
         if found.is_beyond(inner):
             return False
-        # What a directory was opened for is known; other files may have come later.
+        # The requested name is known; other files may have come later.
         return not found.is_cover or inner in found.data_set.files or found.data_set.is_directory(inner)
 
     def _covering(self, name: str, whole: bool) -> OpenSet | None:
@@ -201,7 +201,7 @@ class Sets:
             prefix = prefix.rsplit("/", 1)[0]
 
     def _opening_of(self, name: str, whole: bool) -> _Opening:
-        """The running opening of what a name lies in, or a new one; it is waited for. Called with the lock."""
+        """The running opening of a name's data set, or a new one; the call waits for it. Called with the lock."""
         root, is_cover = _names.askable(name), False
         if not whole and root == name:
             root = natural_root(name)
@@ -229,7 +229,7 @@ class Sets:
             if above not in self._uncoverable and above not in self._sets:
                 if sum(one.startswith(f"{above}/") for one in (*self._sets, *self._opening)) >= wanted:
                     return above
-            # Further up there is more that nobody wants.
+            # Directories further up have unwanted files.
             above, wanted = above.rpartition("/")[0], 2 * wanted
         return None
 
@@ -375,7 +375,7 @@ class Sets:
     # --- End -----------------------------------------------------------------------------------------------------
 
     def retire(self, name: str | None) -> None:
-        """What covers a name or lies beneath it is not used any more, and closed when nobody reads from it."""
+        """Data sets that cover a name or lie beneath it are no longer used, and closed when their last reader ends."""
         with self._hosts.lock:
             for root, one in list(self._sets.items()):
                 if name is None or _is_near(root, name):
@@ -415,7 +415,7 @@ class Sets:
         into["requests"] += stats["proof_requests"]
 
     def statistics(self) -> dict[str, int]:
-        """What has come for all that is open, and was."""
+        """Received data of all present and past data sets."""
         with self._hosts.lock:
             total = dict(self._past)
             for one in self._sets.values():
@@ -438,7 +438,7 @@ def _is_near(root: str, name: str) -> bool:
 
 
 def natural_root(name: str) -> str:
-    """What a name is opened as: the store that it lies in, or itself."""
+    """The path that is opened for a name: the store that it lies in, or itself."""
     parts = name.split("/")
     for depth in range(1, len(parts)):
         if parts[depth].lower().endswith(_STORES):

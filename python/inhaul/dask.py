@@ -30,14 +30,14 @@ from .errors import IntegrityError
 __all__ = ["Fetched", "Part", "fetch", "plan"]
 
 _PART_BYTES = 64 << 20
-"""Longest part that a worker fetches as one task: what is lost with a worker is at most this for each of its threads."""
+"""Longest part that a worker fetches as one task: a lost worker loses at most this for each of its threads."""
 _RETRIES = 3
 
 
 _OPEN_MAX = 4
-"""Data sets that a worker has open; what is read from one that is closed goes on."""
+"""Most data sets that a worker has open; running reads from a closed one continue."""
 _sets: OrderedDict[tuple[int, str, str, str], DataSet] = OrderedDict()
-"""What the workers of this process have open."""
+"""Open data sets of this process's workers."""
 _lock = threading.Lock()
 
 
@@ -62,7 +62,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a cluster has fetched: bytes in all, by worker, and of parts that were begun again, because a worker died or
+    """A cluster's fetched bytes: in all, by worker, and of parts that were begun again, because a worker died or
     a part failed; and how many seconds the call took, from its start until all had its name."""
 
     bytes: int
@@ -94,7 +94,7 @@ class _Item(NamedTuple):
 
 
 class _Items:
-    """What there is in a data set beside the bytes of its files, made at the destination as ``inhaul get`` makes it."""
+    """The entries of a data set beside the bytes of its files, made at the destination as by ``inhaul get``."""
 
     def __init__(self, data_set: DataSet) -> None:
         self._items = [
@@ -106,7 +106,7 @@ class _Items:
 
     def finish(self, top: str) -> None:
         """All bytes are there: makes links, and gives all things their permissions and times. Those of directories
-        come last, from below: what is made in one changes its time, and one may not be written to any more."""
+        come last, from below: new entries change a directory's time, and its permissions may forbid writing."""
 
         def place(path: str) -> str:
             return os.path.join(top, path) if path else top
@@ -144,7 +144,7 @@ class _Items:
 
 
 def plan(data_set: DataSet, part_bytes: int = _PART_BYTES) -> list[Part]:
-    """The parts of a data set: each file once, whatever names it has, in pieces of at most ``part_bytes``."""
+    """The parts of a data set: each file once, even with several names, in pieces of at most ``part_bytes``."""
     parts = []
     other_names = _Items(data_set).other_names
     for path, file in data_set.files.items():
@@ -175,7 +175,7 @@ def _data_set(source: str, options: dict[str, Any], pins: dict[str, str], versio
                 raise IntegrityError(f"{found.source} has changed while it was fetched: fetch it again")
         _sets.move_to_end(key)
         while len(_sets) > _OPEN_MAX:
-            # Not closed: a thread of this worker may be about to read from it. It closes when nobody has it.
+            # Not closed: a thread of this worker may be about to read from it. It closes with its last reference.
             _sets.popitem(last=False)
         return found
 
@@ -242,10 +242,10 @@ def fetch(
         items.finish(unfinished)
         _name(unfinished, target)
     except BaseException:
-        # What has come is under a name that no later call knows.
+        # The received data is under a name that no later call knows.
         if os.path.isdir(unfinished):
             for directory in items.directories:
-                # It may have been made one that nothing can be removed from.
+                # It may have got permissions that forbid removal.
                 with contextlib.suppress(OSError):
                     os.chmod(os.path.join(unfinished, directory), 0o700)
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -256,7 +256,7 @@ def fetch(
 
 
 def _name(partial: str, target: str) -> None:
-    """Gives what has come its name, and never takes it from another file."""
+    """Gives the received data its name, and never takes it from another file."""
     if os.path.isdir(partial):
         # A directory replaces nothing but an empty one.
         os.rename(partial, target)
@@ -276,7 +276,7 @@ def _name(partial: str, target: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError:
-        # Some file systems sync no directories. The files are whole all the same.
+        # Some file systems sync no directories. The files are still whole.
         pass
     finally:
         os.close(descriptor)

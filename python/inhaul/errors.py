@@ -1,4 +1,4 @@
-"""What can go wrong, by cause. Every class is an :class:`InhaulError`, and the built-in exception that fits."""
+"""Errors, by cause. Every class is an :class:`InhaulError`, and the built-in exception that fits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InternalError(InhaulError):
 
 
 class UsageError(InhaulError, ValueError):
-    """What was asked for makes no sense."""
+    """The request makes no sense."""
 
 
 class NotFound(InhaulError, FileNotFoundError):
@@ -62,11 +62,11 @@ class DestinationError(InhaulError):
 
 
 class IntegrityError(InhaulError):
-    """Data came wrong, or is another version than the one that was asked for. It is never handed out."""
+    """Data came wrong, or is of another version than the requested one. It is never handed out."""
 
 
 class UdpBlocked(InhaulError, ConnectionError):
-    """UDP does not pass, and nothing else may be used."""
+    """UDP does not pass, and the fallback is not allowed."""
 
 
 class PartialError(InhaulError):

@@ -7,13 +7,13 @@ A URL is that of the command line: ``inhaul://HOST[:PORT][,MIRROR...]/PATH[#TICK
 it. What methods return, and take too, are names: ``HOST[:PORT][,MIRROR...]/PATH``, without ``inhaul://``. In a name every
 character stands for itself, so ``#`` and ``%`` are parts of the file's name. ``unstrip_protocol`` makes the URL of a name.
 
-Storage options are the arguments of :class:`inhaul.Client`, and ``ticket``: what stands behind the ``#`` of an address, or
+Storage options are the arguments of :class:`inhaul.Client`, and ``ticket``: the text behind the ``#`` of an address, or
 ``HOST[:PORT]#TICKET``, which goes nowhere else. Options travel in pickles: rather have tokens in a file (``token_file``) or
 in the environment variable ``INHAUL_TICKET``.
 
-A directory that is searched is opened as a whole, once: its list of files is here from then on, and what is missing is
-known without asking. A file that has changed at its source is opened anew when it is read. Nothing is read ahead: what is
-read is what comes.
+A directory that is searched is opened as a whole, once: its list of files is kept from then on, and a missing file is
+known without asking. A file that has changed at its source is opened anew when it is read. There is no read-ahead:
+only read bytes are fetched.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["InhaulFile", "InhaulFileSystem"]
 
 _T = TypeVar("_T")
 _CHECKED_S = 1.0
-"""What is known for so long is not asked again when a file is opened."""
+"""Facts younger than this are not asked again when a file is opened."""
 _LANDINGS_MAX = 8
 """Files that are fetched at once, if each is a data set of its own."""
 
@@ -61,8 +61,8 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     :param ticket: for servers, as above.
     :param use_listings_cache: if not, each listing and description is asked for anew.
-    :param listings_expiry_time: after so many seconds what is open is opened anew.
-    :param max_paths: so many data sets stay open at a server while nobody uses them; not more than eight.
+    :param listings_expiry_time: seconds after which open data sets are opened anew.
+    :param max_paths: number of unused data sets that stay open at a server; at most eight.
     """
 
     protocol = "inhaul"
@@ -163,8 +163,8 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         whole: bool = False,
         fresh: bool = False,
     ) -> _T:
-        """Uses the data set that a name lies in, and the path in it; if its source has changed, the one that is there
-        now."""
+        """Uses the data set that a name lies in, and the path in it; if its source has changed, its present
+        version."""
         name = self._name(path)
         for is_last in (False, True):
             try:
@@ -192,11 +192,11 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return file
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """What is open at a path, above it or beneath it, or all, is looked up anew."""
+        """Data sets open at a path, above it or beneath it, or all, are looked up anew."""
         self._sets.retire(None if path is None else self._strip_protocol(path))
         super().invalidate_cache(path)
 
-    # --- What there is -------------------------------------------------------------------------------------------
+    # --- Listings ------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _file_info(name: str, file: File) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A zarr store of remote data: ``zarr.open_group(inhaul.zarr.InhaulStore("inhaul://dtn1/run7.zarr"))``.
 
-One request brings all the chunks of shards that are asked for together, and exactly their bytes. What is missing is
+One request brings all the chunks of shards that are asked for together, and exactly their bytes. A missing key is
 known without asking.
 """
 

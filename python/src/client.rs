@@ -1,4 +1,4 @@
-//! Clients, and what they begin.
+//! Clients, and their operations.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct PyClient {
     client: Outside<Client>,
 }
 
-/// A path, its size, what it is and when it was last changed.
+/// A path, its size, its kind and the time of its last change.
 type Row = (Vec<u8>, u64, &'static str, f64);
 
 /// How a client is made: see `inhaul.Client`.
@@ -118,7 +118,7 @@ impl PyClient {
         self.work(py, move |client, _| made_set(client.open_rooted(&source, root)?))
     }
 
-    /// What there is at a source: paths, sizes, kinds and times; not more rows than `rows_max`.
+    /// Lists a source: paths, sizes, kinds and times; at most `rows_max` rows.
     fn entries(&self, py: Python<'_>, source: String, recursive: bool, rows_max: usize) -> PyResult<PyJob> {
         self.work(py, move |client, _| {
             let mut rows: Vec<Row> = Vec::new();

@@ -25,7 +25,7 @@ pub(crate) fn usage(text: &str) -> PyErr {
     PyValueError::new_err(text.to_owned())
 }
 
-/// Runs what may wait, without the interpreter.
+/// Runs a function that may wait, without holding the interpreter.
 pub(crate) fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
     py.detach(work).map_err(|error| raise(py, &error))
 }

@@ -139,7 +139,7 @@ impl PyDataSet {
         Ok(PyRead::of(Running::File(handle)))
     }
 
-    /// What has come for it so far.
+    /// Its traffic so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let set = self.set()?;
         let stats = outside(py, || set.stats())?;
@@ -155,7 +155,7 @@ impl PyDataSet {
         Ok(dict)
     }
 
-    /// Closes its sessions. What is being read goes on.
+    /// Closes its sessions. Running reads continue.
     fn close(&self) {
         drop(self.set.lock().unwrap_or_else(PoisonError::into_inner).take());
     }

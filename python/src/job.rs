@@ -1,5 +1,5 @@
-//! Work that waits for a network, on a thread of its own: the caller hears of Ctrl-C meanwhile, an event loop goes on, and
-//! what is given up is not waited for.
+//! Work that waits for a network, on a thread of its own: the caller can handle Ctrl-C meanwhile, an event loop
+//! continues, and cancelled work is not waited for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 use crate::common::{LOOK, raise, usage};
 use crate::outside::{Outside, is_ending};
 
-/// How long an interrupted call waits for what it has ended: what was verified is kept by then, mostly.
+/// How long an interrupted call waits for its ended work: by then verified data is mostly saved.
 const PARTING: Duration = Duration::from_millis(300);
 
-/// Makes the Python object of what has come of it.
+/// Makes the Python object of its result.
 pub(crate) type Made = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Py<PyAny>> + Send>;
 
 /// Bytes that are done, all bytes, and bits per second.
@@ -29,7 +29,7 @@ struct State {
     then: Vec<Py<PyAny>>,
 }
 
-/// A job, between its thread and those who wait.
+/// A job, between its thread and its waiters.
 pub(crate) struct Shared {
     state: Mutex<State>,
     over: Condvar,
@@ -48,7 +48,7 @@ impl Shared {
     fn end(&self, outcome: Result<Made, Error>) {
         let mut state = self.state();
         if state.is_over {
-            // Nobody takes it any more. It may end threads, which nobody else has to wait for.
+            // It is no longer needed. Its drop may end threads, for which the caller need not wait.
             drop(state);
             return drop(outcome);
         }
@@ -102,8 +102,7 @@ impl PyJob {
         let shared = Arc::new(Shared { state: Mutex::new(state), over: Condvar::new(), stop });
         let own = Arc::clone(&shared);
         let run = move || {
-            let died =
-                |_| Err(Error::Internal("a thread has died of a bug: please report what it has printed".to_owned()));
+            let died = |_| Err(Error::Internal("a thread has died of a bug: please report its output".to_owned()));
             let outcome = catch_unwind(AssertUnwindSafe(|| work(&own))).unwrap_or_else(died);
             own.end(outcome);
             own.state().has_ended = true;
@@ -122,7 +121,7 @@ impl PyJob {
 
 #[pymethods]
 impl PyJob {
-    /// Waits for its end for so many seconds at most: whether it has ended.
+    /// Waits at most `seconds` for its end: whether it has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let shared = self.shared()?;
         let mut left = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -142,7 +141,7 @@ impl PyJob {
         }
     }
 
-    /// Waits for its end: what has come of it. Once only.
+    /// Waits for its end and returns its result. Once only.
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         while !self.wait(py, 3600.0)? {}
         let outcome = self.shared()?.state().outcome.take();
@@ -155,7 +154,7 @@ impl PyJob {
         Ok(self.shared()?.state().done)
     }
 
-    /// Calls `then`, on whatever thread, when it has ended; at once if it has.
+    /// Calls `then`, on any thread, when it has ended; at once if it has.
     fn on_end(&self, py: Python<'_>, then: Py<PyAny>) -> PyResult<()> {
         let shared = self.shared()?;
         let mut state = shared.state();
@@ -167,7 +166,7 @@ impl PyJob {
         then.call0(py).map(drop)
     }
 
-    /// Ends it now: who waits for it is told that it was interrupted. Waits a moment for its thread.
+    /// Ends it now: its waiters are told that it was interrupted. Waits a moment for its thread.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         let shared = self.shared()?;
         py.detach(|| {

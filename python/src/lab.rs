@@ -1,5 +1,5 @@
-//! The laboratory: experiments, scenarios and their simulated runs, as `inhaul.lab` wants them. What is seen of a run
-//! crosses over as JSON, the same that the command line prints.
+//! The laboratory: experiments, scenarios and their simulated runs, for `inhaul.lab`. A run's results are passed as
+//! JSON, the same that the command line prints.
 
 mod law;
 mod stepper;
@@ -61,7 +61,7 @@ fn to_json(py: Python<'_>, value: &impl Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(|error| raise(py, "internal", &error.to_string()))
 }
 
-/// Keys of a scenario and what they become.
+/// Keys of a scenario and their new values.
 type Settings = Vec<(String, String)>;
 
 /// A built-in experiment.
@@ -103,7 +103,7 @@ pub(crate) fn lab_experiment(py: Python<'_>, name: &str) -> PyResult<PyLabExperi
     find_experiment(name).map(PyLabExperiment::from).map_err(|error| refuse_experiment(py, &error))
 }
 
-/// What an experiment's runs come to.
+/// Results of an experiment's runs.
 #[derive(Serialize)]
 struct Judged<'a> {
     runs: &'a [RunResult],
@@ -111,7 +111,7 @@ struct Judged<'a> {
     checks: &'a [inhaul_lab::result::Verdict],
 }
 
-/// Compares runs with what a paper printed. Takes the JSON of runs; returns them, table and checks as JSON.
+/// Compares runs with a paper's values. Takes the JSON of runs; returns them, table and checks as JSON.
 #[pyfunction]
 pub(crate) fn lab_judge(py: Python<'_>, name: &str, runs: Vec<String>) -> PyResult<String> {
     let experiment = find_experiment(name).map_err(|error| refuse_experiment(py, &error))?;
@@ -132,7 +132,7 @@ pub(crate) struct PyLabScenario {
     name: String,
 }
 
-/// A cell: its case, what the sweep sets in it, and its flows with their protocols.
+/// A cell: its case, the sweep's settings in it, and its flows with their protocols.
 type CellRow = (String, Settings, Vec<(String, String)>);
 
 #[pymethods]
@@ -214,8 +214,8 @@ impl Watch for Watching {
     }
 }
 
-/// Does long work on a thread beside this one, which looks for Ctrl-C and says how far it is. What is raised meanwhile
-/// stops the work.
+/// Does long work on a thread beside this one, which checks for Ctrl-C and reports progress. An exception raised
+/// meanwhile stops the work.
 fn beside<T: Send + 'static>(
     py: Python<'_>,
     hear: Option<&Py<PyAny>>,

@@ -16,8 +16,8 @@ const WRITTEN_THROUGH_BYTES_MIN: usize = 1 << 20;
 /// Memory of one range.
 pub(crate) enum Memory {
     Own(Buffers),
-    /// An `io.BytesIO`, and a view of its bytes. Its value is the bytes object that it wrote to itself: no copy is made,
-    /// which would take longer than the network for what is long, and the interpreter with it.
+    /// An `io.BytesIO`, and a view of its bytes. Its value is the bytes object that it wrote to itself: no copy is
+    /// made: for long data a copy would take longer than the network, and block the interpreter.
     File {
         file: Py<PyAny>,
         view: Py<PyAny>,
@@ -29,14 +29,15 @@ impl Memory {
         if len < WRITTEN_THROUGH_BYTES_MIN {
             return Ok(Self::Own(Buffers(vec![vec![0; len]])));
         }
-        // Zeros that the system gives when they are first touched. Nobody else has this object, so it is written to.
+        // Zeros that the system gives when they are first touched. This object has no other holder, so it may be
+        // written to.
         let zeros = py.get_type::<PyBytes>().call1((len,))?;
         let file = py.import("io")?.getattr("BytesIO")?.call1((zeros,))?;
         let view = file.call_method0("getbuffer")?.unbind();
         Ok(Self::File { file: file.unbind(), view })
     }
 
-    /// What was written.
+    /// The written bytes.
     pub(crate) fn bytes<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Own(Buffers(own)) => Ok(PyBytes::new(py, own.first().map_or(&[], Vec::as_slice)).into_any()),

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 /// The interpreter is about to end. Python 3.13 is the first to tell extensions of the stable interface.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// How often this process, or one that it descends from, was forked since the module was loaded.
+/// How often this process, or an ancestor of it, was forked since the module was loaded.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// Told by `atexit`, after the program's own functions.
@@ -23,7 +23,7 @@ pub(crate) fn note_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A number that differs between a process and the children that it forks. What was made under another number is not
+/// A number that differs between a process and the children that it forks. Objects made under another number are not
 /// used.
 #[pyfunction]
 pub(crate) fn forks() -> u64 {
@@ -34,10 +34,11 @@ pub(crate) fn is_ending() -> bool {
     IS_ENDING.load(Ordering::Relaxed)
 }
 
-/// What may end threads when it is dropped. They may want the interpreter before they end, so it is dropped without.
+/// A value whose drop may end threads. They may need the interpreter before they end, so it is dropped without holding
+/// it.
 ///
-/// Threads do not survive a fork. A child forgets what it has inherited: to join a thread that is not there would wait
-/// for ever, and what the threads were doing with its memory is not known.
+/// Threads do not survive a fork. A child forgets inherited objects: joining a missing thread would wait for ever, and
+/// the threads' state in its memory is unknown.
 #[derive(Clone)]
 pub(crate) struct Outside<T: Send> {
     value: Option<T>,
@@ -77,8 +78,8 @@ impl<T: Send> Deref for Outside<T> {
 impl<T: Send> Drop for Outside<T> {
     fn drop(&mut self) {
         let Some(value) = self.value.take() else { return };
-        // A thread that waits for an interpreter which is ending waits for ever, whatever it holds. The process is
-        // ending, too: its threads and connections go with it.
+        // A thread that waits for an ending interpreter waits for ever, and keeps what it holds. The process is ending,
+        // too: its threads and connections go with it.
         if is_ending() || !self.is_here() {
             return std::mem::forget(value);
         }

@@ -52,7 +52,7 @@ impl Running {
         }
     }
 
-    /// What has come, once it has ended; a file is synced.
+    /// The received data, once it has ended; a file is synced.
     fn take(&self) -> Result<Vec<Memory>, Error> {
         let sync = |region: Region| region.file.sync_data().map_err(|source| Error::Sink { source });
         match self {
@@ -98,11 +98,11 @@ impl PyRead {
         self.with(py, Running::cancel)
     }
 
-    /// Calls `then`, on whatever thread, when it has ended.
+    /// Calls `then`, on any thread, when it has ended.
     fn on_end(&self, py: Python<'_>, then: Py<PyAny>) -> PyResult<()> {
         let call = move || {
             Python::attach(|py| {
-                // Its event loop may be closed: then nobody waits.
+                // Its event loop may be closed: then no caller waits.
                 if let Err(error) = then.call0(py) {
                     error.write_unraisable(py, None);
                 }

@@ -78,7 +78,7 @@ impl PyServer {
         self.with(|server| server.address().to_string())
     }
 
-    /// The address of what lies at a path.
+    /// The address of a path.
     fn address_of(&self, path: &str) -> PyResult<String> {
         self.with(|server| server.address_of(path))
     }

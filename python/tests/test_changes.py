@@ -62,7 +62,7 @@ def test_an_open_file_is_of_one_version(tmp_path: Path) -> None:
         fresh, begun = fs.open(name), fs.open(name)
         assert begun.read(5) == b"first"
         rewrite(path, b"other" * 900)
-        # Of one that nothing was read of, what it is now.
+        # A file without earlier reads is read in its present version.
         assert fresh.read() == b"other" * 900
         with pytest.raises(IntegrityError, match="changed"):
             begun.read(5)
@@ -105,7 +105,7 @@ def test_listings_are_looked_up_anew_when_that_is_asked_for(tmp_path: Path, monk
         fs = system(server)
         fs.find(top)
         rewrite(run / "f", b"1234567")
-        assert sizes(fs) == [5], "what is open is described as it was"
+        assert sizes(fs) == [5], "an open file is described as it was"
         assert sizes(fs, refresh=True) == [7] and fs.info(name)["size"] == 7
         # Of a child, of itself, of a parent, of all; not of a name that only begins alike.
         for number, path in enumerate([name, top, server.address, None]):

@@ -90,6 +90,6 @@ def test_a_cluster_keeps_links_modes_and_times(tmp_path: Path) -> None:
     assert (landed / "same").read_bytes() == b"x" * 3000
     of = [(path.stat().st_mode, path.stat().st_mtime_ns) for path in (source / "tool", tmp_path / "one")]
     assert of[0] == of[1], "a file alone keeps them too"
-    # The file with two names came once; one worker has nobody to share with; and the rate is bytes over the time.
+    # The file with two names came once; one worker has no other to share with; and the rate is bytes over the time.
     assert fetched.bytes == 3010 and fetched.fairness is None
     assert abs(fetched.goodput_bps * fetched.seconds - 8 * fetched.bytes) < 1e-3

@@ -1,4 +1,4 @@
-"""Reads of ranges beside the files themselves; what is raised; threads, asyncio, forks and pickles."""
+"""Reads of ranges compared with the files themselves; exceptions; threads, asyncio, forks and pickles."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_cache_is_asked_first(server: inhaul.Server, tree: Path, tmp_path: Pat
         with client.open(server.address_of()) as data_set:
             assert data_set.read("d/e/two", 5, 1_000_005) == (tree / "d/e/two").read_bytes()[5:1_000_005]
             assert (data_set.stats["placed_bytes"], data_set.stats["cached_bytes"]) == (placed, 0 if placed else 1_000_000)
-        # What was read is written when its client ends.
+        # Read data is written when its client ends.
         del client, data_set
     with pytest.raises(ValueError, match="too small"):
         inhaul.Client(state="", cache=tmp_path / "other", cache_bytes=5)

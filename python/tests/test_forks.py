@@ -144,7 +144,7 @@ def test_a_pool(used: tuple[inhaul.Client, inhaul.DataSet], tree: Path) -> None:
 
 
 def test_loaders_of_all_kinds(server: inhaul.Server, tree: Path) -> None:
-    """What a loader of PyTorch does: its workers are forked, and have what the parent has used."""
+    """The behaviour of PyTorch's loader: its workers are forked, and inherit objects that the parent has used."""
     fsspec = pytest.importorskip("fsspec")
     fs = fsspec.filesystem("inhaul", ticket=server.address_of().split("#")[1], state="")
     name, whole = f"{server.address}/d/one", (tree / "d/one").read_bytes()

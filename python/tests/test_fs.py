@@ -1,4 +1,4 @@
-"""``inhaul://`` in fsspec, and what stands on it."""
+"""``inhaul://`` in fsspec, and libraries on top of it."""
 
 from __future__ import annotations
 

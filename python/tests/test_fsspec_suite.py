@@ -1,4 +1,4 @@
-"""fsspec's own suites for file systems, as far as they concern one that is only read: what is made for a test is made in the
+"""fsspec's own suites for file systems, as far as they concern a read-only one: files for a test are made in the
 directory that a server offers."""
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TestGet(InhaulFixtures, abstract.AbstractGetTests):  # type: ignore[misc]
 
 
 class TestOpen(InhaulFixtures):
-    """What of fsspec's suite for ``open`` is not about writing."""
+    """The part of fsspec's suite for ``open`` that is not about writing."""
 
     def test_open_reads_and_does_not_write(
         self, fs: Any, fs_join: Any, fs_10_files_with_hashed_names: str

@@ -55,7 +55,7 @@ def test_a_name_and_the_name_of_its_partial_file(source: Path, tmp_path: Path) -
 def test_no_other_name_is_touched(source: Path, tmp_path: Path) -> None:
     with inhaul.Server(source, public=True) as server:
         fs = system(server)
-        mine = {"a.partial": b"mine", "a.inhaul": b"mine, too", "a": b"old", "other": b"of nobody's business"}
+        mine = {"a.partial": b"mine", "a.inhaul": b"mine, too", "a": b"old", "other": b"unrelated"}
         for get in (
             lambda: fs.get_file(f"{server.address}/a", str(tmp_path / "home" / "a")),
             lambda: fs.get(f"{server.address}/a", str(tmp_path / "home" / "a")),

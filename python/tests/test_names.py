@@ -76,7 +76,7 @@ def test_every_name_that_is_listed_is_that_file_in_every_method(
     walked = [f"{top}/{name}" for top, _, names in listing.walk(host) for name in names]
     assert sorted(walked) == sorted(listed) == system(server).find(host) == sorted(system(server).glob(f"{host}/**", withdirs=False))
     for number, one in enumerate(listed):
-        # Each by itself, and all in what is open.
+        # Each on its own, and all in an open data set.
         for fs in [listing, system(server)] if number % 7 == 0 else [listing]:
             want = contents[one[len(host) + 1 :]]
             assert fs.isfile(one) and fs.exists(one) and fs.size(one) == len(want), one
@@ -195,8 +195,8 @@ def test_a_ticket_goes_to_its_server_only(
     assert fs._address("a:1/x") == f"inhaul://a:1/x#{token}" and fs._address("b:1/x") == "inhaul://b:1/x"
     with pytest.raises(ValueError, match="which server it is for"):
         fsspec.filesystem("inhaul", ticket=token, state="")
-    # From the environment: one that says nothing of its server goes nowhere, one that does goes there, and others are
-    # asked without.
+    # From the environment: a ticket without a server is not shown, a ticket with a server is shown there, and others
+    # are asked without.
     name = f"{server.address}/a"
     with inhaul.Server(tmp_path, public=True) as other:
         for bare in (token, token[1:]):
@@ -210,7 +210,7 @@ def test_a_ticket_goes_to_its_server_only(
         assert made.cat_file(name) == (tree / "a").read_bytes()
         with pytest.raises(PermissionError, match="not known here"):
             made.ls(other.address)
-        # By key, whatever the name: others are asked without it.
+        # By key, with any name: others are asked without it.
         monkeypatch.setenv("INHAUL_TICKET", fingerprint)
         by_key = fsspec.filesystem("inhaul", state="", accept_new=True, skip_instance_cache=True)
         assert by_key.cat_file(name) == (tree / "a").read_bytes()

@@ -1,4 +1,4 @@
-"""What one process, or many, may ask of a server at once; several event loops; what ends a wait."""
+"""Limits of one process, or many, at a server; several event loops; ends of waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROCESSES = 6
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, inhaul.Server]]:
-    """So many files in one directory, and as many that each have one of their own."""
+    """A number of files in one directory, and as many that each have their own directory."""
     root = tmp_path_factory.mktemp("many")
     (root / "flat").mkdir()
     for index in range(FILES):
@@ -87,7 +87,7 @@ def test_files_of_one_directory_share_a_session(many: tuple[Path, inhaul.Server]
     names = [f"{server.address}/flat/f{index}" for index in range(FILES)]
     assert fs.cat(names, batch_size=FILES) == {name: f"flat {k}".encode() for k, name in enumerate(names)}
     assert open_at(server) - before <= 2 and f"{server.address}/flat" in fs._sets._sets
-    # What has come since is there as well.
+    # Files made since are there as well.
     new = many[0] / "flat" / "new"
     new.write_bytes(b"new")
     try:
@@ -121,7 +121,7 @@ def test_what_is_in_use_is_not_closed(many: tuple[Path, inhaul.Server], monkeypa
 
     asyncio.run(run())
     assert 4 < most[0] <= _sets._OPEN_MAX
-    assert len(fs._sets._sets) <= 1, "max_paths: what nobody uses is closed"
+    assert len(fs._sets._sets) <= 1, "max_paths: unused ones are closed"
 
 
 def test_a_file_system_that_is_gone_leaves_no_place_taken(many: tuple[Path, inhaul.Server]) -> None:

@@ -1,4 +1,4 @@
-"""zarr's own suite for stores, as far as it concerns one that is only read: keys are set in the directory that a server
+"""zarr's own suite for stores, as far as it concerns a read-only one: keys are set in the directory that a server
 offers, and the store looks there anew."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TestInhaulStore(StoreTests[Settable, cpu.Buffer]):
     def test_store_supports_listing(self, store: Settable) -> None:
         assert store.supports_listing
 
-    # What the suite does by writing through the store.
+    # Operations that the suite does by writing through the store.
 
     def test_store_read_only(self, store: Settable) -> None:
         assert store.read_only

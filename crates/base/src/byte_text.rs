@@ -1,12 +1,12 @@
-//! Paths as text, whatever bytes they have: a path at a server is any bytes, and a text that is compared, kept and shown.
+//! Paths of any bytes as text: a path at a server may have any bytes, but is compared, kept and shown as text.
 //!
-//! A byte that is not UTF-8 becomes one character, U+10FF00 and its number, which is for private use. So that no two
-//! paths become the same text, the bytes of a character from this range become such characters too. All bytes of ASCII
-//! stay what they are: a component of the text is one of the path.
+//! A byte that is not UTF-8 becomes one character for private use: U+10FF00 plus the byte. The bytes of a character
+//! from this range become such characters too, so different paths become different texts. All bytes of ASCII stay
+//! unchanged: a component of the text is a component of the path.
 
 use std::borrow::Cow;
 
-/// What is added to the number of a byte.
+/// Added to the value of a byte.
 const BASE: u32 = 0x10_ff00;
 /// Characters that stand for bytes.
 const RANGE: std::ops::RangeInclusive<char> = '\u{10ff80}'..='\u{10ffff}';
@@ -43,7 +43,8 @@ pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     bytes.into()
 }
 
-/// Bytes as text with `%XX` for `%`, for those that are not UTF-8, and for what `also` says: as a part of a URL.
+/// Bytes as text with `%XX` for `%`, for bytes that are not UTF-8, and for characters that `also` accepts: a part of a
+/// URL.
 pub fn quoted(bytes: &[u8], also: impl Fn(char) -> bool) -> String {
     let mut text = String::with_capacity(bytes.len());
     let quote = |text: &mut String, bytes: &[u8]| {

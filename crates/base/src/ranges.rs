@@ -232,7 +232,7 @@ impl RangeSet {
         self.covered
     }
 
-    /// How many separate ranges the set is made of: what it costs in memory.
+    /// The number of separate ranges in the set: its cost in memory.
     pub fn fragments(&self) -> usize {
         self.others.len() + usize::from(!self.is_empty())
     }
@@ -390,7 +390,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the set must hold, as one bit a byte.
+    /// The expected content of the set, as one bit a byte.
     fn bits(set: &RangeSet) -> Vec<bool> {
         let mut bits = vec![false; 64];
         let mut last_end = None;

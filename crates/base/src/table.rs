@@ -1,13 +1,12 @@
 //! Text in columns, for a terminal: every table that a command prints.
 //!
-//! Widths are those that a terminal shows: a Chinese character takes two columns, an accent that is written behind its
-//! letter takes none.
+//! Widths are in columns of a terminal: a Chinese character takes two, an accent written behind its letter takes none.
 
 use std::fmt;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns of a terminal that what is printed should fit into.
+/// Columns of the terminal, into which printed text should fit.
 pub const TERMINAL_COLUMNS: usize = 80;
 
 /// Between two columns.
@@ -24,7 +23,7 @@ pub enum Align {
     Right,
 }
 
-/// Rows of cells. Each column is as wide as what is in it.
+/// Rows of cells. Each column is as wide as its widest cell.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Align>,
@@ -38,7 +37,7 @@ impl Table {
         Self { columns: columns.into_iter().collect(), indent: 0, rows: Vec::new() }
     }
 
-    /// All lines begin with so many blanks.
+    /// All lines begin with this many blanks.
     #[must_use]
     pub fn indented(mut self, indent: usize) -> Self {
         self.indent = indent;
@@ -105,7 +104,7 @@ pub fn padded(text: &str, columns: usize, align: Align) -> String {
     }
 }
 
-/// The text, cut to so many columns.
+/// The text, cut to this many columns.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -122,8 +121,8 @@ pub fn cut(text: &str, columns: usize) -> String {
     start
 }
 
-/// The words of a text in lines of so many columns. A word that is longer has a line of its own and is not cut: it may
-/// be something to be copied.
+/// Wraps the words of a text into lines of this many columns. A longer word has a line of its own and is not cut: a
+/// user may want to copy it.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -145,7 +144,7 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// The words of a text. What stands in quotes is one: a command that goes on in another line cannot be pasted.
+/// The words of a text. A quoted text is one word: a command broken over two lines cannot be pasted.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

@@ -84,11 +84,11 @@ impl Bitrate {
 
 /// Bytes and the time that they took: the one definition of a rate that is shown.
 ///
-/// A rate that a person or a program is told is these bytes over this time, and both stand beside it. What is a share
-/// of something (a sender of a transfer, a flow of a bench) has the time of the whole, so that shares add up.
+/// Every reported rate is these bytes over this time, and both stand beside it. A share of a whole (a sender of a
+/// transfer, a flow of a bench) has the time of the whole, so that shares add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throughput {
-    /// The bytes, headers not included unless it is said.
+    /// The bytes, without headers unless stated otherwise.
     pub bytes: u64,
     /// The time.
     pub span: Span,
@@ -152,7 +152,7 @@ impl fmt::Display for ParseUnitError {
 
 impl std::error::Error for ParseUnitError {}
 
-/// Splits `text` into a number that is not negative and what stands behind it.
+/// Splits `text` into a non-negative number and the rest.
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -50,7 +50,7 @@ pub(crate) struct Cli {
     pub(crate) program: Program,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Program options")]
 pub(crate) struct Program {
@@ -95,7 +95,7 @@ pub(crate) enum Command {
     /// Print a list of files and their checksums, for 'inhaul verify' and other programs
     #[command(after_help = verify::MANIFEST_EXAMPLES)]
     Manifest(Manifest),
-    /// List what a server offers
+    /// List a server's files
     #[command(after_help = ls::EXAMPLES)]
     Ls(Ls),
     /// Find what slows transfers down, on this host and on the path from a server; changes nothing
@@ -230,9 +230,9 @@ mod tests {
                 let meaning = match argument.get_long().unwrap_or_default() {
                     "rate" => "Limit of each sender,",
                     "bitrate" => "Limit of each flow,",
-                    "send-rate" => "imit of what this host sends",
-                    "client-rate" => "Limit of what this host sends to each client",
-                    "receive-rate" => "Limit of what th",
+                    "send-rate" => "imit on the rate that this host sends",
+                    "client-rate" => "Limit on the rate that this host sends to each client",
+                    "receive-rate" => "Limit on the rate that th",
                     "target-rate" => "Rate that transfers should reach",
                     other => panic!("{}: --{other}", command.get_name()),
                 };

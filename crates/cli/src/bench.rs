@@ -22,7 +22,7 @@ use crate::signals::stop_on_signals;
 use crate::summary::{milliseconds, percent, rate, unusual_policy};
 use crate::trust;
 
-/// Heading of the options that say what is measured.
+/// Heading of the options that choose the measurement.
 const MEASUREMENT: &str = "Measurement options";
 
 pub(crate) const USAGE: &str = "inhaul bench [OPTIONS] HOST[:PORT]...\n       inhaul bench [OPTIONS] --server";
@@ -78,10 +78,11 @@ pub(crate) struct Bench {
     memory: MemoryArg,
     #[command(flatten)]
     pub(crate) transport: Transport,
-    /// Limit of what the receiver takes in from all senders, headers included [default: measured]
+    /// Limit on the rate that the receiver takes from all senders, headers included [default: measured]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     receive_rate: Option<Bitrate>,
-    /// With --server: limit of what this host sends to all clients together, headers included [default: no limit]
+    /// With --server: limit on the rate that this host sends to all clients together, headers included [default: no
+    /// limit]
     #[arg(long, value_name = "RATE", requires = "server", help_heading = RATES)]
     send_rate: Option<Bitrate>,
     #[command(flatten)]
@@ -123,7 +124,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
             receive_rate: args.receive_rate,
             send_rate: args.send_rate,
             send_dial: None,
-            // It has nothing that is anybody's, and runs as long as somebody measures.
+            // It has no private data, and runs only while somebody measures.
             identity: ServerIdentity {
                 key,
                 certificate: None,

@@ -18,7 +18,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What the words ask for, in a form that only other programs have.
+    /// The checksum that the words ask for, in a form of other programs.
     pub(crate) fn of(words: &[String]) -> Option<Self> {
         let is_option = |name: &str| OPTIONS.contains(&name);
         // `--md5`, `--sha256sum`: the option names the algorithm.
@@ -42,7 +42,7 @@ impl Asked {
         })
     }
 
-    /// What is wrong with it, if anything is.
+    /// Its fault, if it has one.
     pub(crate) fn fault(&self) -> Option<String> {
         let error = self.text.parse::<Checksum>().err()?;
         let text = &self.text;

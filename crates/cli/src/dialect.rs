@@ -1,6 +1,6 @@
-//! Options of other programs, each told apart by the program whose name stands in the line. The same letter means a
-//! directory to wget, a port to scp and a progress bar to rsync; and what has a value would leave it behind as a source.
-//! Each option becomes a word that says alone what is meant, of ours or of [`crate::foreign`].
+//! Options of other programs, read by the program whose name stands in the line. The same letter means a directory to
+//! wget, a port to scp and a progress bar to rsync; and the value of an unknown option would look like a source. Each
+//! option becomes one unambiguous word: one of ours, or one of [`crate::foreign`].
 
 use crate::options;
 
@@ -13,7 +13,7 @@ enum Means {
     Long(&'static str),
     /// The value is a place.
     Place,
-    /// The value is what is sent to the address.
+    /// The value is the data to send to the address.
     Upload,
     /// Nothing is fetched; it only looks.
     Look,
@@ -25,7 +25,7 @@ enum Means {
 
 use Means::{Kilobits, Long, Look, Nothing, Place, Ssh, Upload};
 
-/// Options that are written so, whether they have a value, and what they mean.
+/// Spellings of options, whether they have a value, and their meaning.
 type Entry = (&'static [&'static str], bool, Means);
 
 /// A program, by its names.
@@ -228,7 +228,7 @@ impl Dialect {
         self.entries.iter().find(|(names, ..)| names.contains(&option))
     }
 
-    /// The words behind the program's name, in ours. What is not known is left as it is.
+    /// The words behind the program's name, translated to ours. Unknown words stay as they are.
     pub(crate) fn translate(&self, words: &[String]) -> Translated {
         let mut line = Line::default();
         let mut rest = words.iter().cloned();
@@ -257,7 +257,7 @@ impl Dialect {
         }
     }
 
-    /// `-abc`, `-avalue`: letters of which the last one may have a value.
+    /// `-abc`, `-avalue`: letters; the last one may have a value.
     fn letters(&self, word: &str, rest: &mut impl Iterator<Item = String>, line: &mut Line) {
         let mut left = String::new();
         for (at, letter) in word.char_indices().skip(1) {
@@ -283,7 +283,7 @@ impl Dialect {
     }
 }
 
-/// What has come of a line.
+/// The result of translating a line.
 #[derive(Default)]
 struct Line {
     words: Vec<String>,

@@ -79,7 +79,7 @@ fn heading(rate: Bitrate) -> String {
     format!("Costs are estimated for transfers at {rate}; --target-rate sets another. Nothing is changed.")
 }
 
-/// A finding in words; what it costs and what mends it stand below.
+/// A finding in words, with its cost and its fix below.
 fn paragraph(finding: &Finding) -> String {
     let verdict = match finding.verdict {
         Verdict::Ok => "ok",
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn paragraph_fits_a_terminal_and_keeps_names_apart_whatever_their_length() {
+    fn paragraph_fits_a_terminal_and_keeps_names_of_any_length_apart() {
         for check in ["mtu", "foresight-switches", "twenty-letters-long!", "a-check-with-a-name-of-some-length"] {
             let found = "exact times ".repeat(20);
             let finding = Finding { check, found: found.trim().to_owned(), ..Finding::default() };

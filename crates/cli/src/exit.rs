@@ -92,7 +92,7 @@ impl Failure {
     /// Prints it on standard error, and as JSON if that was requested. Returns the exit code.
     pub(crate) fn tell(self, json: bool) -> ExitCode {
         let Self { code, message, hint, command, reported } = self;
-        // What is wrong with words that the user wrote quotes them, and they may be secrets.
+        // Messages about the user's words quote them, and they may be secrets.
         let shown = |text: String| {
             if code == self::code(ErrorKind::Usage) { without_tickets(&text) } else { without_secrets(&text) }
         };
@@ -104,8 +104,8 @@ impl Failure {
             Suggestion::Line(line) => Some(line),
             Suggestion::After(next) => next.hint(&std::env::args_os().collect::<Vec<_>>()),
         });
-        // As it can be pasted: with a ticket that the user has written in the line that has failed. So it is for people,
-        // and neither for programs nor for the journal.
+        // Ready for pasting: with the ticket that the user wrote in the failed line. So it is shown only to people, not
+        // to programs or the journal.
         if let Some(command) = command.filter(|_| !json && !is_journal()) {
             say(&format!("Try:\n  {command}"));
         }

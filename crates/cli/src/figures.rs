@@ -1,5 +1,5 @@
-//! For tests: reads the figures of what is printed, and checks that a rate is bytes over the time beside it. Figures
-//! are rounded where they are shown, so each stands for all numbers that round to it.
+//! For tests: reads printed figures, and checks that a rate is the bytes over the time beside it. Printed figures are
+//! rounded, so each stands for all numbers that round to it.
 
 use std::ops::RangeInclusive;
 

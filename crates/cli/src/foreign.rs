@@ -5,7 +5,7 @@ struct Answer {
     commands: &'static [&'static str],
     options: &'static [&'static str],
     text: &'static str,
-    /// What may make the line right; the first that does counts.
+    /// Possible corrections of the line; the first that parses counts.
     fixes: &'static [Fix],
 }
 
@@ -95,7 +95,7 @@ const HEADERS: &[&str] = &[
     "--post-data",
 ];
 
-/// What is said of flags that have a transfer go on.
+/// Advice for flags that continue a transfer.
 const CONTINUES: &str = "an interrupted transfer goes on when the same command is given again; no option is needed";
 /// What to do with files that exist.
 const EXISTING: &str =
@@ -141,7 +141,7 @@ const ANSWERS: &[Answer] = &[
         text: "--target-rate 10G names the rate that transfers should reach",
         fixes: &[Rename("--target-rate")],
     },
-    // What is carried.
+    // Flags about carried metadata.
     Answer {
         commands: TRANSFERS,
         options: &["-r", "-R", "--recursive"],
@@ -206,7 +206,7 @@ const ANSWERS: &[Answer] = &[
     Answer {
         commands: RECEIVES,
         options: &["--head", "--spider"],
-        text: "'inhaul ls' shows what there is, and fetches nothing",
+        text: "'inhaul ls' lists the files, and fetches nothing",
         fixes: &[Look, Drop],
     },
     Answer {
@@ -218,7 +218,7 @@ const ANSWERS: &[Answer] = &[
     Answer {
         commands: &["put", "copy"],
         options: &["-g", "--group", "--chown", "-o", "--owner"],
-        text: "what is brought belongs to the server's user",
+        text: "files of a put belong to the server's user",
         fixes: &[DropFlag],
     },
     Answer {
@@ -239,7 +239,7 @@ const ANSWERS: &[Answer] = &[
         text: "data is sent as it is, without compression",
         fixes: &[Drop],
     },
-    // What is there already.
+    // Flags about existing files.
     Answer {
         commands: TRANSFERS,
         options: &["-u", "--update", "-N", "--timestamping"],
@@ -252,11 +252,11 @@ const ANSWERS: &[Answer] = &[
         text: EXISTING,
         fixes: &[Flag("--existing=keep")],
     },
-    // Of rsync, what is the same is brought again; of curl, nothing is fetched. Neither asks to overwrite.
+    // rsync's flag fetches equal files again; curl's fetches nothing. Neither asks to overwrite.
     Answer {
         commands: TRANSFERS,
         options: &["-I"],
-        text: "'--existing replace' replaces all that differ, and nothing that is the same is fetched again",
+        text: "'--existing replace' replaces all files that differ; equal files are not fetched again",
         fixes: &[Look, Drop],
     },
     Answer {
@@ -292,7 +292,7 @@ const ANSWERS: &[Answer] = &[
     Answer {
         commands: &["put"],
         options: &["--checksum"],
-        text: "put compares existing files by size and time; --overwrite replaces those that differ",
+        text: "put compares existing files by size and time; --overwrite replaces files that differ",
         fixes: &[Drop],
     },
     Answer {
@@ -548,12 +548,12 @@ const ANSWERS: &[Answer] = &[
     },
 ];
 
-/// What an option of another program is called here, or why it is not needed, in the command of this name.
+/// Our name of another program's option, or why it is not needed, in the command of this name.
 pub(crate) fn answer(command: &str, option: &str) -> Option<&'static str> {
     found(command, option).map(|answer| answer.text)
 }
 
-/// What may make a line right that has this option.
+/// Possible corrections of a line with this option.
 pub(crate) fn fixes(command: &str, option: &str) -> &'static [Fix] {
     found(command, option).map_or(&[], |answer| answer.fixes)
 }
@@ -566,7 +566,7 @@ fn found(command: &str, option: &str) -> Option<&'static Answer> {
 pub(crate) const BOTH_WAYS: [&str; 9] =
     ["sync", "rsync", "cp", "scp", "mv", "copyto", "move", "globus-url-copy", "bbcp"];
 
-/// The command that does what one of this name does elsewhere.
+/// Our command for another program's command of this name.
 pub(crate) fn command(name: &str) -> Option<&'static str> {
     const NAMES: &[(&str, &[&str])] = &[
         ("get", &BOTH_WAYS),

@@ -25,7 +25,8 @@ inhaul get [OPTIONS] <SOURCE>... <DEST>
 pub(crate) const EXAMPLES: &str = "\
 A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offers. The
 'inhaul://' may be left out. More hosts, after commas, are mirrors of the same data set.
-In PATH, write % as %25.
+In PATH, write % as %25. The URL of a file (https://, http://, file://) is a SOURCE too,
+alone or as a mirror after a comma: docs/sources.md.
 A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
 DEST says where the data lands. Existing files do not change this:
@@ -51,9 +52,11 @@ Examples:
     inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch/first
   Two data sets at once, each sender with its fair share:
     inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch/
+  An HTTP server beside an inhaul server, whose digests prove what both send:
+    inhaul get inhaul://dtn1/f.h5,https://data.example.org/f.h5 .
   The files of a Metalink, from all their mirrors, verified by its checksums:
     inhaul get --metalink run7.meta4 /scratch/
-  One file of which a checksum was published:
+  One file with a published checksum:
     inhaul get inhaul://dtn1,dtn2/run7.h5 . --expect \\
       sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   One file straight into another program:
@@ -105,7 +108,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     options.stream = Some(output.stream.clone());
     let result = transfer::run(&args.output, args.dry_run, |hear| {
         let (report, result) = inhaul_mover::get(&options, &stop, hear);
-        // What it has kept goes with the transfer.
+        // Its kept data is removed with the transfer.
         (Report { kept_bytes: 0, ..report }, result)
     });
     if result.is_err() && output.stream.written_bytes() > 0 {
@@ -115,7 +118,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     result
 }
 
-/// What is fetched from where to where, and how.
+/// A transfer's sources, destination and options.
 pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
     let (sources, destination) = args.split_places()?;
     let named_by = if args.list().is_some() { NamedBy::Others } else { NamedBy::User };
@@ -153,7 +156,7 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
     })
 }
 
-/// What a list asks for; `-` is standard input.
+/// The requests of a list; `-` is standard input.
 fn read_list(format: FetchListFormat, path: &Path) -> Result<Vec<Request>, MoveError> {
     let failed = |why: &dyn std::fmt::Display| MoveError::Usage(format!("{}: {why}", path.display()));
     let reader: Box<dyn Read> = match path.to_str() {

@@ -20,16 +20,16 @@ const CARRIED: [(&str, bool); 6] = [
     ("--plaintext", false),
 ];
 
-/// A command line. Its text can be pasted into a shell. It may have a ticket in it: one that the user has written.
+/// A command line. Its text can be pasted into a shell. It may contain a ticket that the user has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
     words: Vec<String>,
 }
 
-/// What a user may do after an error.
+/// Actions that a user may take after an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// List what a server offers, beneath the path that is known to be allowed.
+    /// List a server's files, beneath the path that is known to be allowed.
     List { server: Server, path: String },
     /// Trust the key of a server, once it is known to be right.
     Trust { server: Server, key: Fingerprint },
@@ -54,7 +54,7 @@ impl fmt::Display for Hint {
     }
 }
 
-/// As one word of a shell's command line. What no shell obeys stays as it is, to be read more easily.
+/// As one word of a shell's command line. Words without special characters stay unquoted, for easier reading.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%@+".contains(c);
     if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
@@ -64,9 +64,11 @@ pub(crate) fn quoted(word: &str) -> String {
 }
 
 impl Next {
-    /// What there is to do after this error.
+    /// The action to take after this error.
     pub(crate) fn after(error: &MoveError) -> Option<Self> {
         match error {
+            // Only an inhaul server lists what it has.
+            MoveError::PathNotFound { server, .. } if server.url.is_some() => None,
             MoveError::PathNotFound { server, .. } => {
                 // A token may give rights on a part only.
                 let grant = server.ticket.token.as_ref().map(|token| token.claims().grant);
@@ -83,14 +85,13 @@ impl Next {
         }
     }
 
-    /// The command for it, of a user who has written `arguments`: with the ticket that stands there, not with one that
-    /// came from a file.
+    /// The command for it, for a user who wrote `arguments`: with the ticket written there, not one from a file.
     pub(crate) fn hint(&self, arguments: &[OsString]) -> Option<Hint> {
         let given: Vec<&str> = arguments.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
         let mut words = vec!["inhaul".to_owned()];
         match self {
             Self::List { server, path } => {
-                // What is put has nothing to do with what is offered.
+                // The path of a put is not among the offered files.
                 if !given.iter().any(|word| matches!(*word, "get" | "plan" | "ls" | "copy")) {
                     return None;
                 }

@@ -114,7 +114,7 @@ fn show(state: &State) -> Result<(), Failure> {
         }
     }
     let place = state.directory().display();
-    let make = "'inhaul key make' makes it, by the user whose it is to be";
+    let make = "'inhaul key make' makes it; run it as the user who will own the key";
     if lines.is_empty() {
         let message = format!("there is no key in '{place}' yet: {make}");
         return Err(Failure::new(code(ErrorKind::PathNotFound), message));

@@ -26,7 +26,7 @@ pub(crate) enum Lab {
     /// Run your own scenario, in the simulator or over the link emulator
     #[command(after_help = run::SIM_EXAMPLES)]
     Sim(Sim),
-    /// List the experiments, and what each must show
+    /// List the experiments and their expected results
     #[command(after_help = list::EXAMPLES)]
     List(List),
     /// Run an experiment and print its results beside the published ones
@@ -35,7 +35,7 @@ pub(crate) enum Lab {
     /// Run GTP over random star topologies
     #[command(after_help = stars::EXAMPLES)]
     Stars(stars::Stars),
-    /// Run protocols over random shared networks, and judge them by what CUBIC has in their place
+    /// Run protocols over random shared networks, and compare each with CUBIC in its place
     #[command(after_help = company::EXAMPLES)]
     Company(company::Company),
     /// Take part in experiments between real hosts ('--backend net')

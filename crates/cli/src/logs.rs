@@ -16,7 +16,7 @@ pub(crate) enum LogLevel {
     Off,
     /// What failed.
     Error,
-    /// What is not as it should be.
+    /// Warnings.
     Warn,
     /// Connections and transfers.
     Info,
@@ -105,7 +105,7 @@ impl Log for Logger {
     }
 }
 
-/// A line of the log. A message is one line, whatever a peer has put into it.
+/// A line of the log. A message is always one line, even with control characters of a peer.
 fn line(time: &str, record: &Record<'_>, style: Style) -> String {
     let message = inhaul_mover::printable(record.args().to_string().as_bytes());
     let (priority, colour) = match record.level() {

@@ -1,4 +1,4 @@
-//! `inhaul ls`: what a server offers, for people, for programs, and as Metalink 4 for other programs.
+//! `inhaul ls`: lists a server's files, for people, for programs, and as Metalink 4 for other programs.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -139,7 +139,7 @@ fn row(source: &Source, item: &Listed) -> String {
     };
     let modified = modified(item).unwrap_or_else(|| "-".to_owned());
     let path = path_of(source, item);
-    // What is to be written, where that is not what is seen.
+    // The text to write, if it differs from the one shown.
     let written = match str::from_utf8(&path) {
         Ok(_) => String::new(),
         Err(_) => format!("  ({} in an address)", printable(quoted(&path, |c| c == '#').as_bytes())),

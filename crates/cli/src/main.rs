@@ -126,7 +126,7 @@ fn limits_anew() -> Result<SessionLimits, String> {
     }
 }
 
-/// Says what is wrong with a command line or a setting, or shows the help that was asked for.
+/// Prints the fault of a command line or a setting, or the requested help.
 fn refuse(error: SettingsError, arguments: &[OsString]) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     let failure = match error {

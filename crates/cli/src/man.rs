@@ -54,13 +54,14 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
     ("scenario", 5, include_str!("../docs/scenario.md")),
     ("security", 7, include_str!("../docs/security.md")),
     ("serve", 7, include_str!("../docs/serve.md")),
+    ("sources", 7, include_str!("../docs/sources.md")),
     ("trees", 7, include_str!("../docs/trees.md")),
     ("udt", 7, include_str!("../docs/udt.md")),
 ];
 
 const EXIT_CODES: &str = include_str!("../docs/exit-codes.md");
 
-/// Documents that a reader of a command's page may want, beside those that its own help names.
+/// Further documents for a reader of a command's page, beside the ones in its help.
 const RELATED: &[(&str, &[&str])] = &[
     ("inhaul-get", &["trees", "filesystems", "coming-from", "mirrors", "resume", "integrity", "progress"]),
     ("inhaul-put", &["put", "trees", "filesystems", "resume"]),
@@ -205,10 +206,7 @@ fn closing_sections(command: &Command, name: &str) -> String {
         ("~/.local/state/inhaul", "Keys, known hosts, authorised keys, tokens and the audit log: inhaul-security(7)."),
         ("~/.cache/inhaul/digests", "Digests of large files that were sent, so that they are not read again."),
         ("NAME.partial", "At the destination: a file that is not complete yet."),
-        (
-            "NAME.inhaul",
-            "At the destination: the journal, which says what of it is verified. inhaul-resume(7) explains it.",
-        ),
+        ("NAME.inhaul", "At the destination: the journal of verified data. inhaul-resume(7) explains it."),
     ] {
         text += &format!(".TP\n{}\n{}\n", escaped(file), escaped(meaning));
     }
@@ -216,7 +214,7 @@ fn closing_sections(command: &Command, name: &str) -> String {
     text
 }
 
-/// The codes of docs/exit-codes.md, and what each means, in short.
+/// The codes of docs/exit-codes.md, with a short meaning of each.
 fn exit_codes() -> Vec<(u8, String)> {
     let row = |line: &str| {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);
@@ -258,7 +256,7 @@ fn see_also(command: &Command, name: &str) -> Vec<String> {
     pages
 }
 
-/// How a page refers to the one that a document became.
+/// How a page refers to the page of a document.
 fn reference(document: &str) -> Option<String> {
     let (name, section, _) = DOCUMENTS.iter().find(|(name, ..)| *name == document)?;
     Some(format!("{}({section})", escaped(&format!("inhaul-{name}"))))

@@ -1,5 +1,5 @@
-//! Makes a wrong command line right, step by step: each step mends what the parser finds wrong first. What comes out is
-//! suggested only if the parser takes it.
+//! Corrects a wrong command line, step by step: each step corrects the first fault that the parser finds. The result is
+//! suggested only if the parser accepts it.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use crate::wrong::{Mend, Wrong};
 /// Most lines that are tried.
 const TRIES_MAX: usize = 200;
 
-/// What is wrong with a line.
+/// The fault of a line.
 enum Fault {
     Parser(clap::Error),
     Words(Wrong),
@@ -36,10 +36,10 @@ pub(crate) fn mended(arguments: &[OsString]) -> Option<Hint> {
     solve(words.clone(), &mut tries).filter(|solved| *solved != words).map(Hint::new)
 }
 
-/// What the parser does not see: places that are addresses or local, by their place in the line.
+/// Facts that the parser does not see: which places are addresses or local, by their position in the line.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Their faults.
 pub(crate) fn check(cli: &Cli) -> Result<(), Wrong> {
     match &cli.command {
         Command::Get(get) => get.fetch.split_places().map(drop),
@@ -68,8 +68,8 @@ fn fault(words: &[String]) -> Option<Fault> {
     }
 }
 
-/// What is wrong with a checksum that the line asks for, if it is not in our form. Nothing is suggested then: it would go
-/// without the check.
+/// The fault of a checksum in the line that is not in our form. Nothing is suggested then: the suggestion would lack
+/// the check.
 pub(crate) fn faulty_checksum(arguments: &[OsString]) -> Option<String> {
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let name = words.get(1).filter(|name| moves(name))?;
@@ -85,7 +85,7 @@ fn moves(name: &str) -> bool {
     ["get", "plan", "put", "copy"].contains(&name) || foreign::command(name) == Some("get")
 }
 
-/// What is right here, and means something else elsewhere: a warning.
+/// A warning about words that are valid here but mean something else in other programs.
 pub(crate) fn read_otherwise(arguments: &[OsString]) -> Option<&'static str> {
     let is_get = arguments.get(1).is_some_and(|name| name == "get" || name == "copy");
     let given = || arguments.iter().take_while(|word| *word != "--");
@@ -93,7 +93,7 @@ pub(crate) fn read_otherwise(arguments: &[OsString]) -> Option<&'static str> {
     (is_get && given().any(|word| word == "-nc")).then_some(text)
 }
 
-/// Lines that may be what was meant, the likeliest first.
+/// Possible intended lines, the likeliest first.
 fn mends(fault: &Fault, words: &[String]) -> Vec<Vec<String>> {
     let ours = |name: &String| Cli::command().find_subcommand(name).is_some();
     if words.get(1).is_some_and(ours)
@@ -243,7 +243,7 @@ fn unknown_option(argument: &str, words: &[String]) -> Vec<Vec<String>> {
     fixes.iter().flat_map(|fix| fixed(*fix, option, words)).collect()
 }
 
-/// A line without an option, the option's place, and its value: what stands behind it, if it has any.
+/// A line without an option, the option's place, and its value, if it has one.
 struct Without {
     words: Vec<String>,
     at: usize,
@@ -485,7 +485,7 @@ fn last(option: &str, words: &[String], is_directory: bool) -> Option<Vec<String
     const FILES: [&str; 5] = ["-o", "--out", "-O", "--output-document", "--output"];
     let left = without(option, words, is_word)?;
     let value = left.value?;
-    // curl's -O has no value: what stands behind it is the source.
+    // curl's -O has no value: the source stands behind it.
     if option == "-O" && (is_address(&value) || places(&left.words).is_empty()) {
         return None;
     }

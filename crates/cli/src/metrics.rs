@@ -1,7 +1,6 @@
-//! `--metrics`: what the server counts, as OpenMetrics text over HTTP, or as Prometheus's own text where that is asked
-//! for.
+//! `--metrics`: the server's counters, as OpenMetrics text over HTTP, or as Prometheus's own text on request.
 //!
-//! It answers `GET` and `HEAD` of `/metrics` and nothing else, to a bounded number of clients at once, each for a bounded time.
+//! It answers only `GET` and `HEAD` of `/metrics`, to a bounded number of clients at once, each for a bounded time.
 
 mod prometheus;
 mod text;
@@ -103,7 +102,7 @@ fn answer(mut tcp: TcpStream, deadline: Instant, counters: &Counters) -> std::io
     Ok(())
 }
 
-/// What is answered.
+/// The answer.
 struct Answer {
     status: &'static str,
     kind: &'static str,
@@ -128,7 +127,7 @@ impl Answer {
     }
 }
 
-/// The answer to a request, of which this is the head.
+/// The answer to the request with this head.
 fn respond(head: &str, counters: &Counters) -> Answer {
     let mut words = head.split('\r').next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

@@ -1,6 +1,6 @@
 //! Suggests a known name for an unknown one.
 
-/// How similar a name must be to be what was meant: of three letters two may be swapped, or one be wrong.
+/// How similar a name must be to count as the intended one: of three letters, two may be swapped or one may be wrong.
 const SIMILAR: f64 = 0.6;
 
 /// The one of `names` that was meant by `word`, if one is near.
@@ -12,8 +12,8 @@ pub(crate) fn near_miss<'n>(word: &str, names: impl Iterator<Item = &'n str>) ->
         .map(|(_, name)| name)
 }
 
-/// The long option that was meant by `word`, if one is near. None that says the opposite, and none that destroys what it
-/// was not asked for.
+/// The long option nearest to `word`, if one is near enough. Never an option of the opposite meaning, nor one that
+/// destroys data.
 pub(crate) fn near_option<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let same = |name: &&str| {
         let is_typo = strsim::damerau_levenshtein(word, name) <= 2;

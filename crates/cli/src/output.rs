@@ -1,8 +1,8 @@
 //! All that the program prints, in one place: lines and JSON on standard output, messages on standard error.
 //!
-//! Nothing here obeys what a peer has put into a name or a message: see [`inhaul_mover::printable`]. A reader that has
-//! gone away is no error: what the program does is not done for its output. Standard output that cannot be written for
-//! another reason, as on a full disk, is an error at the end ([`failure`]).
+//! Control characters that a peer put into a name or a message have no effect: see [`inhaul_mover::printable`]. A
+//! closed standard output is no error: the program's purpose is not its output. Standard output that cannot be written
+//! for another reason, as on a full disk, is an error at the end ([`failure`]).
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -19,7 +19,7 @@ static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 /// Prints lines on standard output at once, even to a pipe.
 pub(crate) fn announce(lines: &str) {
     let mut lines = printable_lines(lines);
-    // Our own characters, in tables that are cut and in lines of blocks. Names and JSON are what they are.
+    // Our own characters, in tables that are cut and in lines of blocks. Names and JSON stay unchanged.
     if terminal::is_ascii() && !lines.starts_with('{') && io::stdout().is_terminal() {
         lines = lines.chars().map(|c| terminal::drawn_in_ascii(c).unwrap_or(c)).collect();
     }
@@ -27,7 +27,7 @@ pub(crate) fn announce(lines: &str) {
     note(writeln!(out, "{lines}").and_then(|()| out.flush()));
 }
 
-/// Prints bytes on standard output as they are: what a program reads, in a format of its own.
+/// Prints bytes on standard output unchanged: a format that programs read.
 pub(crate) fn announce_bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     note(out.write_all(bytes).and_then(|()| out.flush()));
@@ -35,7 +35,7 @@ pub(crate) fn announce_bytes(bytes: &[u8]) {
 
 /// Takes note of how writing to standard output went.
 pub(crate) fn note(written: io::Result<()>) {
-    // Where there is none, the runtime has put /dev/null in its place: what was written has come nowhere.
+    // Without standard output, the runtime opens /dev/null in its place: all output was lost.
     let written = written.and_then(|()| if is_output_closed() { Err(closed()) } else { Ok(()) });
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -50,7 +50,7 @@ pub(crate) fn closed() -> io::Error {
     io::Error::other("it is closed")
 }
 
-/// What went wrong, and what to say of it, if standard output could not be written.
+/// The exit kind and the message, if standard output could not be written.
 pub(crate) fn failure() -> Option<(ErrorKind, String)> {
     let error = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take()?;
     let full = error.kind() == io::ErrorKind::StorageFull || is_output_closed();
@@ -58,7 +58,7 @@ pub(crate) fn failure() -> Option<(ErrorKind, String)> {
     Some((kind, format!("standard output cannot be written ({error}): what is there is not all")))
 }
 
-/// Prints lines on standard error, above what is drawn there.
+/// Prints lines on standard error, above the progress display.
 pub(crate) fn say(lines: &str) {
     terminal::print_above(&printable_lines(lines.trim_end_matches('\n')));
 }
@@ -69,13 +69,13 @@ pub(crate) fn ask_on_stderr(question: &str) {
     let _ = err.write_all(printable_lines(question).as_bytes()).and_then(|()| err.flush());
 }
 
-/// Prints a message on standard error: on one line whatever is in it, but for a terminal, which gets it by whole words.
+/// Prints a message on standard error, always on one line; on a terminal, wrapped at words.
 pub(crate) fn warn(message: &str) {
     say(&terminal::by_words(&format!("inhaul: {}", printable(message.as_bytes()))));
 }
 
-/// One line of JSON. Our own structures always have one: their keys are strings and their numbers are finite. What a
-/// terminal would obey is written as its number, which is the same to a program.
+/// One line of JSON. Our own structures always have one: their keys are strings and their numbers are finite. Control
+/// characters are written as their numbers, which programs read as the same.
 pub(crate) fn to_json(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).unwrap_or_else(|error| {
         format!("{{\"status\":\"failed\",\"error\":{{\"code\":\"internal\",\"message\":\"{error}\"}}}}")
@@ -86,7 +86,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
     let mut plain = String::with_capacity(json.len());
     for c in json.chars() {
         if is_obeyed(c) {
-            // Only within strings can there be any.
+            // They can occur only within strings.
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = write!(plain, "\\u{unit:04x}");
             }

@@ -1,4 +1,4 @@
-//! What others reach this host by, as far as it can tell.
+//! The address by which others reach this host, as far as it can tell.
 
 use std::net::{SocketAddr, UdpSocket};
 

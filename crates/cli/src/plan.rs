@@ -1,4 +1,4 @@
-//! `inhaul plan`: how long a transfer would take, and what would limit it.
+//! `inhaul plan`: predicts the duration of a transfer, and its limit.
 
 use std::fmt::Write;
 
@@ -97,7 +97,7 @@ fn sentences(prediction: &Prediction) -> String {
     text + &table.to_string()
 }
 
-/// What a limit is, in words.
+/// Explanation of a limit.
 fn what_it_is(limit: &str) -> &'static str {
     match limit {
         "path" => "what came in two seconds of trial",

@@ -10,7 +10,7 @@ use inhaul_mover::{Progress, SourceProgress, SourceStatus};
 use crate::summary::{milliseconds, percent, rate, unusual_policy};
 use crate::terminal::{self, Size};
 
-/// From this width on all of the transfer is said in one line.
+/// From this width on, one line describes the whole transfer.
 const WIDE: usize = 156;
 /// How long the bar is, at the least and at the most.
 const BAR: std::ops::RangeInclusive<usize> = 10..=40;
@@ -63,7 +63,7 @@ fn overall(progress: &Progress, columns: usize) -> Vec<String> {
     vec![with_bar(progress, &done.join("  "), columns.saturating_sub(60)), pace.join("  ")]
 }
 
-/// What has come, in which time, and the rate that this is.
+/// The received bytes, their time, and the rate.
 fn fetched(progress: &Progress) -> String {
     let seconds = progress.seconds;
     // Three digits, as the bytes and the rate beside it have: it can be reckoned.
@@ -95,12 +95,13 @@ fn time_left(progress: &Progress) -> String {
     }
 }
 
-/// What the numbers of [`sender`] are. Names stand last: they may be long, and then it is they that are cut.
+/// Headings of the numbers of [`sender`]. Names stand last, so that a long line cuts the name.
 const HEADINGS: [&str; 6] = ["bytes", "rate", "target", "loss", "RTT", "sender"];
 /// How wide the columns before the name are, and from which width of the terminal on each is shown.
 const COLUMNS: [(usize, usize); 5] = [(10, 100), (13, 0), (13, 70), (9, 40), (10, 60)];
 
-/// From this width of the terminal on it is told why a sender's data comes over TCP: a warning has said it, too.
+/// From this width of the terminal on, the line gives the reason why a sender's data comes over TCP. A warning has
+/// given it, too.
 const WHY_FROM: usize = 116;
 
 fn sender(source: &SourceProgress, columns: usize) -> String {

@@ -50,7 +50,7 @@ pub(crate) struct Put {
     #[arg(value_hint = ValueHint::AnyPath)]
     #[arg(help = "Local files and directories to send; last, the destination: inhaul://HOST[:PORT]/[PATH]")]
     places: Vec<PathBuf>,
-    /// Limit of what this host sends, headers included [default: no limit]
+    /// Limit on the rate that this host sends, headers included [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     send_rate: Option<Bitrate>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub(crate) struct Put {
     /// Start from the beginning; ignore the verified data of an interrupted transfer
     #[arg(long, help_heading = FILES)]
     no_resume: bool,
-    /// Hash every file again; neither use nor keep digests in $XDG_CACHE_HOME/inhaul/digests
+    /// Hash every file again; do not use the cache of digests in $XDG_CACHE_HOME/inhaul/digests
     #[arg(long, help_heading = FILES)]
     no_cache: bool,
     #[command(flatten)]

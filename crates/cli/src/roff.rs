@@ -1,7 +1,7 @@
 //! Converts the Markdown of this project's documents to roff, the language of man pages.
 
-/// A page from a document: its first heading is what the page is about, the others are its sections. `refer` makes a
-/// reference of a link's target, where it has one.
+/// A page from a document: its first heading is the page's subject, the others are its sections. `refer` makes a
+/// reference of a link's target, if it has one.
 pub(crate) fn from_markdown(text: &str, refer: &dyn Fn(&str) -> Option<String>) -> String {
     let mut writer = Writer { out: String::new(), refer };
     let mut lines = text.lines().peekable();
@@ -105,14 +105,13 @@ impl Writer<'_> {
         self.out.push_str(&format!(".IP {mark} 4\n{text}\n"));
     }
 
-    /// A row of a table: its first cell is what the others are about.
+    /// A row of a table: its first cell is the subject of the others.
     fn row(&mut self, headings: &[String], cells: &[String]) {
         let Some((first, others)) = cells.split_first() else { return };
         let tag = self.inline(first);
         let mut said = Vec::new();
         for (index, cell) in others.iter().enumerate().filter(|(_, cell)| !cell.is_empty()) {
-            // With more than two columns, what a cell is about must be said, but for the last: that is the
-            // explanation.
+            // With more than two columns, each cell needs its heading, except the last: that is the explanation.
             let heading = headings.get(index + 1).filter(|heading| !heading.is_empty() && index + 1 < others.len());
             let cell = self.inline(cell);
             said.push(match heading {
@@ -139,7 +138,7 @@ impl Writer<'_> {
         if starts_a_request { format!("\\&{out}") } else { out }
     }
 
-    /// Writes the marked piece that `from` begins with, and gives what stands behind it.
+    /// Writes the marked piece at the beginning of `from`, and returns the rest.
     fn marked<'t>(&self, from: &'t str, out: &mut String) -> &'t str {
         if let Some((inner, after)) = from.strip_prefix("**").and_then(|rest| rest.split_once("**")) {
             out.push_str(&format!("\\fB{}\\fR", self.inline(inner)));

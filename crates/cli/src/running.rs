@@ -1,4 +1,4 @@
-//! Where the servers of this host's state are reached, noted for those who write addresses of them.
+//! Notes the addresses of the running servers of this state directory, for commands that print addresses.
 
 use std::path::Path;
 
@@ -10,8 +10,9 @@ const BYTES_MAX: u64 = 64 * 1024;
 /// Most servers that are noted; earlier ones are forgotten.
 const SERVERS_MAX: usize = 64;
 
-/// Notes in the file `path` that this process is a server, reached as the one server of `of`. Its path is the name of
-/// what is offered, if that may be left out, and empty otherwise. Who cannot write it goes without.
+/// Notes in the file `path` that this process is a server, reached as the one server of `of`. The path of `of` is the
+/// name of the offered directory if addresses may omit it, and empty otherwise. If the file cannot be written, the
+/// server runs without the note.
 pub(crate) fn note(path: &Path, of: &Source) {
     let own = format!("{of} {}", std::process::id());
     // Servers that listen elsewhere are kept: one of them may be the last to run.
@@ -24,7 +25,7 @@ pub(crate) fn note(path: &Path, of: &Source) {
     }
 }
 
-/// How the server is reached that was noted last, of those whose process is there.
+/// The address of the last noted server whose process still runs.
 pub(crate) fn find(path: &Path) -> Option<Source> {
     alive(path).pop().map(|(_, source)| source)
 }

@@ -37,7 +37,7 @@ use crate::wrong::Wrong;
 
 /// How long the token in the printed command is good.
 const TICKET_SECONDS: u64 = 7 * 86_400;
-/// What it is remembered by.
+/// Its name in the list of tokens.
 const TICKET_LABEL: &str = "printed by serve";
 
 pub(crate) const EXAMPLES: &str = "\
@@ -47,13 +47,13 @@ unit: 500M is 500,000,000 and 1Gi is 1,073,741,824.
 Paths of addresses begin with the name of a directory: /data/x is x in /srv/data. The name
 of the first one may be left out (/x), unless it was given as NAME=DIR. So addresses,
 tokens and Metalinks stay right when another directory is added behind it. With the name in
-them they stay right whatever is offered besides or, with NAME=DIR, when it moves.
+them they stay right if further directories are offered or, with NAME=DIR, if it moves.
 Write ./a=b for a directory that has a '=' in its name.
 
 Open the port in the firewall, for TCP and for UDP. The server prints a command that
-fetches what it offers, with a token that is good for a week: whoever has that line has
-the rights. 'inhaul token' makes others. Users may also be let in by their keys. Nothing
-is served to strangers without --public: docs/security.md.
+fetches from it, with a token that is good for a week: anyone who has that line has the
+rights. 'inhaul token' makes others. Users may also be admitted by their keys. Nothing is
+served to strangers without --public: docs/security.md.
 
 Examples:
   Offer /data on every address of this host, port 4321:
@@ -81,14 +81,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), value_parser = listen_address)]
     #[arg(help_heading = SERVER)]
     listen: SocketAddr,
-    /// Limit of what this host sends to all receivers together, headers included [default: no limit]
+    /// Limit on the rate that this host sends to all receivers together, headers included [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     send_rate: Option<Bitrate>,
-    /// Limit of what this host sends to each client over all its sessions, headers included. A client is a key or a
-    /// token; with --public, an address [default: no limit]
+    /// Limit on the rate that this host sends to each client over all its sessions, headers included. A client is a key
+    /// or a token; with --public, an address [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     client_rate: Option<Bitrate>,
-    /// Hash files for each transfer; neither use nor keep digests in $XDG_CACHE_HOME/inhaul/digests
+    /// Hash files for each transfer; do not use the cache of digests in $XDG_CACHE_HOME/inhaul/digests
     #[arg(long, help_heading = SERVER)]
     no_cache: bool,
     /// Maximum number of sessions at once; further clients are refused and may retry
@@ -98,7 +98,7 @@ pub(crate) struct Serve {
     /// Maximum number of sessions from one IPv4 address, or one IPv6 /64 [default: a quarter of --max-sessions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = SERVER)]
     max_sessions_per_address: Option<u16>,
-    /// Maximum number of sessions of one key or token, from whatever address [default: no limit of its own]
+    /// Maximum number of sessions of one key or token, from all addresses together [default: no limit of its own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = SERVER)]
     max_sessions_per_client: Option<u16>,
     /// Maximum memory for lists of files, for all sessions together; clients that need more are refused and may retry
@@ -130,7 +130,7 @@ pub(crate) struct Serve {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Security options")]
 struct Doors {
-    /// Let everybody list and fetch what is offered
+    /// Let everybody list and fetch the offered files
     #[arg(long)]
     public: bool,
     /// Let everybody put into the directory of --accept-puts
@@ -156,7 +156,7 @@ struct Doors {
     key: Option<PathBuf>,
 }
 
-/// What others may have this server fetch.
+/// Sources that clients may have this server fetch from.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options for puts and copies")]
 struct Accept {
@@ -334,7 +334,7 @@ impl Doors {
     }
 }
 
-/// A token for everything: the one that was printed before, as long as that is good for half of its life still.
+/// A token for everything: the last printed one, as long as half of its lifetime is left.
 fn lasting(key: &Key, right: Right) -> Result<Token, Failure> {
     let grant = Grant { rights: Rights::only(right), scope: Scope::all() };
     let book = Book::load(&trust::state().tokens());

@@ -10,7 +10,7 @@ use sd_notify::NotifyState;
 
 use crate::exit::Failure;
 
-/// How often it is looked whether the server was told to stop.
+/// How often the thread checks whether the server was told to stop.
 const LOOK: Duration = Duration::from_millis(100);
 /// Most sockets that are taken.
 const SOCKETS_MAX: usize = 2;
@@ -18,7 +18,7 @@ const SOCKETS_MAX: usize = 2;
 /// The sockets that systemd has made for this process; `None` if it has not.
 ///
 /// # Errors
-/// When they are not one that listens on TCP, and perhaps one of UDP.
+/// If they are not one listening TCP socket and at most one UDP socket.
 pub(crate) fn inherited() -> Result<Option<Arc<Inherited>>, Failure> {
     let mut given = listenfd::ListenFd::from_env();
     let count = given.len();
@@ -36,7 +36,7 @@ pub(crate) fn inherited() -> Result<Option<Arc<Inherited>>, Failure> {
     }
     let (mut tcp, mut udp) = (None, None);
     for index in 0..count {
-        // What is not of the one kind stays, to be taken as the other.
+        // A descriptor of another kind stays, to be taken as that kind.
         if let Ok(Some(socket)) = given.take_tcp_listener(index) {
             tcp = Some(socket);
         } else if let Ok(Some(socket)) = given.take_udp_socket(index) {
@@ -58,7 +58,7 @@ pub(crate) fn announce_ready(stop: &Stop, counters: &Arc<Counters>) {
     let (stop, counters) = (stop.clone(), Arc::clone(counters));
     let begun = std::thread::Builder::new().name("inhaul-service".to_owned()).spawn(move || watch(&stop, &counters));
     if let Err(error) = begun {
-        log::warn!("the service manager is told nothing more: {error}");
+        log::warn!("notifications to the service manager end: {error}");
     }
 }
 

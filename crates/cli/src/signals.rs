@@ -46,7 +46,7 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     is_in_mask(&status, signal)
 }
 
-/// Whether a signal is among those that proc_pid_status(5) has as ignored.
+/// Whether proc_pid_status(5) lists a signal as ignored.
 fn is_in_mask(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);

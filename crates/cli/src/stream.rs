@@ -43,7 +43,7 @@ impl Spool {
     }
 }
 
-/// What a `get` to a stream needs.
+/// State of a `get` to a stream.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) stream: StreamOutput,

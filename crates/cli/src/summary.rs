@@ -28,7 +28,7 @@ pub(crate) fn of_transfer(report: &Report) -> String {
         unverified => format!("{} NOT VERIFIED (no source gives digests)", count_of_files(unverified)),
     };
     let _ = writeln!(text, "{files}, {}{resumed}, {verified}, in {seconds}", format_bytes(report.bytes));
-    // What is shown above is not always what the rate is of.
+    // The bytes shown above are not always those of the rate.
     let fetched = if report.fetched_bytes == report.bytes {
         String::new()
     } else {
@@ -62,7 +62,7 @@ fn sender_table(report: &Report) -> Table {
     table
 }
 
-/// What a transfer would do: a line for each file that is wanted, and one for all of them.
+/// The actions of a transfer: a line for each wanted file, and one for all of them.
 pub(crate) fn of_plan(report: &Report) -> String {
     let mut table = Table::new([Align::Right, Align::Right, Align::Left]).indented(2);
     for file in report.files.iter().filter(|file| file.action != Action::LeaveOut) {
@@ -91,7 +91,7 @@ fn verb(action: Action) -> &'static str {
     }
 }
 
-/// So many files, in words.
+/// A number of files, in words.
 pub(crate) fn count_of_files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
@@ -169,7 +169,7 @@ mod tests {
         assert!(held.contains("Jain's index 0.9800, policy fixed\n"), "{held}");
         let alone = of_transfer(&Report { jain_index: None, ..report.clone() });
         assert!(!alone.contains("Jain"), "{alone}");
-        // What an earlier call has left, and holes, have no part in the rate.
+        // Data of an earlier call, and holes, do not count for the rate.
         let resumed =
             Report { resumed_bytes: 1_000_000_000, fetched_bytes: 2_000_000_000, goodput_bps: 6.4e9, ..report.clone() };
         let resumed = of_transfer(&resumed);

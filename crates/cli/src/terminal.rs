@@ -14,7 +14,7 @@ pub(crate) struct Size {
     pub(crate) rows: usize,
 }
 
-/// What is assumed of a terminal that does not tell.
+/// Size that is assumed if a terminal does not report it.
 const USUAL: Size = Size { columns: 80, rows: 24 };
 
 impl Size {
@@ -29,10 +29,10 @@ impl Size {
     }
 }
 
-/// The lines that are on the terminal now: what else is printed must stand above them.
+/// The lines that are on the terminal now: other output must stand above them.
 static SHOWN: Mutex<Option<Lines>> = Mutex::new(None);
 
-/// Whether there is a terminal to draw on: one that moves its cursor.
+/// Whether there is a terminal that can move its cursor.
 pub(crate) fn is_there() -> bool {
     std::io::stderr().is_terminal() && !is_dumb()
 }
@@ -48,7 +48,7 @@ pub(crate) fn is_ascii() -> bool {
     *ASCII.get_or_init(|| !shows_utf8(|name| std::env::var_os(name)))
 }
 
-/// What of locale(7) there is here: the first variable that is set decides.
+/// The locale by locale(7): the first variable that is set decides.
 fn shows_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
@@ -56,8 +56,8 @@ fn shows_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     locale.is_none_or(|locale| locale.contains("utf8"))
 }
 
-/// What stands for a character that we draw with, where a terminal shows ASCII alone: eight heights of blocks, the rest of a
-/// bar, and what is cut.
+/// ASCII replacements of the characters that we draw with: eight heights of blocks, the rest of a bar, and the mark of
+/// a cut.
 pub(crate) fn drawn_in_ascii(c: char) -> Option<char> {
     match c {
         '\u{2581}'..='\u{2588}' => "._-=+*%#".chars().nth((c as usize) - 0x2581),
@@ -78,8 +78,7 @@ pub(crate) fn to_ascii(line: &str) -> String {
     text
 }
 
-/// Draws lines in the place of those that were drawn before. `lines` makes them for the size that the terminal has
-/// now.
+/// Draws lines in the place of the previous ones. `lines` makes them for the size that the terminal has now.
 pub(crate) fn draw(lines: impl FnOnce(Size) -> Vec<String>) {
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let size = Size::now();
@@ -94,7 +93,7 @@ pub(crate) fn clear() {
     }
 }
 
-/// The text in lines that fit on the terminal, if standard error is one. What is in quotes is not parted.
+/// The text in lines that fit on the terminal, if standard error is one. Quoted text is not split.
 pub(crate) fn by_words(text: &str) -> String {
     if !std::io::stderr().is_terminal() {
         return text.to_owned();
@@ -123,7 +122,7 @@ fn print(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// What has been drawn, with the cursor in the line below.
+/// The drawn lines; the cursor is in the line below them.
 #[derive(Debug, Default)]
 struct Lines {
     drawn: Vec<String>,
@@ -153,7 +152,7 @@ impl Lines {
     }
 }
 
-/// A line as it is drawn: whatever is in it, it is one line.
+/// A line as it is drawn: always one line, with any content.
 fn shown(line: &str, size: Size) -> String {
     let line = cut(&printable(line.as_bytes()), size.columns);
     if is_ascii() { to_ascii(&line) } else { line }

@@ -22,8 +22,8 @@ use crate::trust::{audit, now, state};
 
 pub(crate) const MAKE_EXAMPLES: &str = "\
 Run it as the user of the server, on its host. It prints an address with the rights in it:
-whoever has the address has the rights. PATH is that of addresses: /NAME/PATH of what is
-offered; with --write and --copy, a path beneath the directory of --accept-puts.
+anyone who has the address has the rights. PATH is that of addresses: /NAME/PATH of an
+offered directory; with --write and --copy, a path beneath the directory of --accept-puts.
 
 Examples:
   Two days of reading /data/run-42:
@@ -63,7 +63,7 @@ pub(crate) enum Tokens {
 /// The command line of `inhaul token make`.
 #[derive(Debug, Args)]
 pub(crate) struct Make {
-    /// Allow listing and fetching what is beneath PATH
+    /// Allow listing and fetching everything beneath PATH
     #[arg(long, value_name = "PATH", value_parser = path_parser(), help_heading = TOKEN)]
     read: Option<String>,
     /// Allow puts to beneath PATH
@@ -104,7 +104,7 @@ pub(crate) struct Revoke {
 pub(crate) struct Listed<'m> {
     /// Its name.
     name: String,
-    /// What it gives.
+    /// Its rights.
     rights: String,
     /// Where.
     path: String,
@@ -148,8 +148,8 @@ fn make(args: &Make) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The path of a right to read. It begins with the name of what is offered, so that it means the same when more is: the
-/// server that runs knows whether the name was left out.
+/// The path of a right to read. It begins with the name of an offered directory, so that it keeps its meaning when
+/// further directories are offered. The running server knows whether the name was omitted.
 fn path_in_full(path: &str, running: Option<&Source>) -> String {
     if path.split('/').all(str::is_empty) {
         return path.to_owned();
@@ -159,7 +159,10 @@ fn path_in_full(path: &str, running: Option<&Source>) -> String {
         Some(running) => NameLeftOut::new(running.path.as_str()).path_in_full(path),
         None => {
             let first = path.split('/').find(|part| !part.is_empty()).map(text_for_people).unwrap_or_default();
-            log::warn!("no server of this user runs here: make sure that '{first}' is the name of what is offered");
+            log::warn!(
+                "no server of this user runs here: make sure that '{first}' is the name of an offered \
+            directory"
+            );
             path.to_owned()
         }
     }
@@ -193,7 +196,7 @@ pub(crate) fn issue(key: &Key, made: &Made) -> Result<Token, Failure> {
     Ok(again(key, id, made))
 }
 
-/// The same token as before: nothing but its name and what it gives is in it.
+/// The same token as before: it contains only its name and its rights.
 pub(crate) fn again(key: &Key, id: TokenId, made: &Made) -> Token {
     Token::make(&ServerIdentity::token_secret(key), id, made.grant.clone(), made.end, None)
 }
@@ -236,7 +239,7 @@ fn revoke(args: &Revoke) -> Result<(), Failure> {
         let book = Book::load(&state.tokens()).map_err(|error| failure(&error))?;
         let asked_for = DelegatedList::load(&state.delegated()).map_err(|error| failure(&error))?;
         if !book.knows(*id) && !asked_for.knows(*id) {
-            log::warn!("{id} is not in the list of tokens: it is revoked all the same");
+            log::warn!("{id} is not in the list of tokens: it is revoked anyway");
         }
         Book::revoke(&state.tokens(), *id).map_err(|error| failure(&error))?;
         audit(&state, &Event::Token { what: "revoked", token: id.to_string(), gives: String::new() });

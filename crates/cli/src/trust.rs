@@ -1,4 +1,4 @@
-//! Which servers are believed: what the options say, and what the user says who is asked.
+//! Which servers are trusted: by the options, and by the user's answers.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ pub(crate) const TOKEN_VARIABLE: &str = "INHAUL_TOKEN";
 /// Longest text with tokens, in bytes.
 const TOKENS_BYTES_MAX: u64 = 1 << 20;
 
-/// The directory with this user's keys, and with what is remembered of others.
+/// The directory with this user's keys, and with the known keys of others.
 pub(crate) fn state() -> State {
     let set = |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
     set(STATE_VARIABLE).map_or_else(|| State::find(set), State::at)
@@ -33,15 +33,15 @@ pub(crate) fn now() -> UnixTime {
     UnixTime::from_seconds(since.unwrap_or_default().as_secs())
 }
 
-/// Writes down what has become of a key or a token. A log that cannot be written does not keep it from happening.
+/// Logs a change of a key or a token. The change happens even if the log cannot be written.
 pub(crate) fn audit(state: &State, event: &Event<'_>) {
     if let Err(error) = Log::at(state.audit_log()).write(now(), event) {
         log::warn!("the audit log cannot be written: {error}");
     }
 }
 
-/// What the options say. Servers whose address has no token are given the one that is for them: see
-/// [`Security::token_file`]. On a terminal the user is asked about servers that are not known.
+/// Trust by the options. A server whose address has no token gets its token from [`Security::token_file`]. On a
+/// terminal the user is asked about unknown servers.
 pub(crate) fn settle<'s>(
     security: &Security,
     servers: impl IntoIterator<Item = &'s mut Server>,
@@ -66,7 +66,7 @@ pub(crate) fn settle<'s>(
             .filter(|server| server.ticket.fingerprint.is_none() && known.keys_of(&server.to_string()).is_empty())
             .collect();
         for server in unknown {
-            // One that is not there now is met when it is, or is an error then.
+            // A file that is missing now is read when it exists; otherwise that is an error then.
             if let Ok(key) = server_key(server, trust.proxy_for(server)) {
                 ask(&state, server, key)?;
             }
@@ -75,7 +75,7 @@ pub(crate) fn settle<'s>(
     Ok(trust)
 }
 
-/// The tickets that are neither in an address nor on the command line, and where they come from.
+/// The tickets from neither an address nor the command line, and their origin.
 fn tickets(security: &Security) -> Result<Option<(Tickets, String)>, Failure> {
     let (text, origin) = match &security.token_file {
         Some(path) => {
@@ -98,7 +98,7 @@ fn tickets(security: &Security) -> Result<Option<(Tickets, String)>, Failure> {
     tickets.map(|tickets| Some((tickets, origin.to_owned())))
 }
 
-/// The proxy that is used: what was given, or else what the environment names.
+/// The proxy in use: the given one, otherwise the environment's.
 fn proxy(security: &Security, servers: &[&mut Server]) -> Result<Option<Proxy>, Failure> {
     match &security.proxy {
         Some(ProxyChoice::None) => Ok(None),

@@ -50,7 +50,7 @@ const BACKLOG: usize = 16;
 const CLIENTS_MAX: usize = 256;
 /// Most of them from one address.
 const CLIENTS_PER_HOST: usize = 32;
-/// What a client says is 4 bytes and a name: so many packets are more than it needs.
+/// A client's request is 4 bytes and a name: these packets are more than it needs.
 const REQUEST_PACKETS: usize = 16;
 /// How long a client may take to say it.
 const REQUEST_TIMEOUT: Span = Span::from_secs(10);
@@ -75,10 +75,10 @@ pub(crate) enum Udt {
 /// The command line of `inhaul udt send`.
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// What is offered: a file, or all files beneath a directory. Clients get nothing else
+    /// The offered file, or the directory whose files are all offered. Clients get only these
     #[arg(value_name = "PATH")]
     path: PathBuf,
-    /// UDP address and port to listen on. There is no encryption: whoever reaches it can read what is offered
+    /// UDP address and port to listen on. There is no encryption: anyone who reaches it can read the offered files
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9000", value_parser = listen_address)]
     #[arg(help_heading = SERVER)]
     listen: SocketAddr,
@@ -220,7 +220,7 @@ fn send(args: &Send) -> Result<(), Failure> {
             }
             let peer = socket.peer_address();
             let client = Builder::new().name("udt-client".to_owned()).stack_size(STACK_BYTES);
-            // Without a thread the socket is dropped: this client is told that it is over, and the others go on.
+            // If no thread starts, the socket is dropped: this client's connection ends, and the others continue.
             if let Err(error) = client.spawn_scoped(scope, move || serve(&socket, args, stop)) {
                 warn(&format!("{peer} is not served: cannot start a thread: {error}"));
             }
@@ -229,7 +229,7 @@ fn send(args: &Send) -> Result<(), Failure> {
     })
 }
 
-/// Answers one client. Without `--once` its failure is told, and is none of the command.
+/// Answers one client. Without `--once`, its failure is printed, and the command continues.
 fn serve(socket: &Socket, args: &Send, stop: &Stop) -> Result<(), Failure> {
     let began = Instant::now();
     match files::answer(socket, &args.path, &mut |_, _| !stop.is_set()) {

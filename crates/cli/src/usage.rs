@@ -10,7 +10,7 @@ use crate::args::Cli;
 use crate::foreign;
 use crate::near_miss::{near_miss, near_option};
 
-/// What is wrong, and what to read.
+/// The fault, and the help to read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Explanation {
     /// The cause, in one line.
@@ -87,7 +87,7 @@ pub(crate) fn message(error: &clap::Error, whole: &str, command: &Command) -> St
     }
 }
 
-/// What the parser itself says, in one line.
+/// The parser's own message, in one line.
 fn first_lines(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
@@ -179,7 +179,7 @@ fn plain(arguments: &str) -> String {
     words.map(bare).collect::<Vec<_>>().join(" and ")
 }
 
-/// `--flag: ` before what is said of its value; nothing for arguments without a flag.
+/// `--flag: ` before a message about its value; empty for arguments without a flag.
 fn of(argument: &str) -> String {
     if argument.starts_with('-') { format!("{}: ", plain(argument)) } else { String::new() }
 }

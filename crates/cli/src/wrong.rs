@@ -1,10 +1,10 @@
-//! What is wrong with words of a command line, and what could stand there instead.
+//! Faults of the words of a command line, and their corrections.
 
 /// Words that mean nothing here. `Display` says why, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) message: String,
-    /// What would make the line right, if that is known. It may have a secret in it.
+    /// The correction of the line, if known. It may have a secret in it.
     pub(crate) mend: Option<Mend>,
 }
 
@@ -25,12 +25,12 @@ impl Wrong {
         Self { message: message.into(), mend: None }
     }
 
-    /// The same, with what would make it right.
+    /// The same, with a correction.
     pub(crate) fn with(self, mend: Mend) -> Self {
         Self { mend: Some(mend), ..self }
     }
 
-    /// The same; `right` is what may stand in the place of `wrong`.
+    /// The same; `right` may replace `wrong`.
     pub(crate) fn or(self, wrong: &str, right: impl Into<String>) -> Self {
         self.with(Mend::Word { wrong: wrong.to_owned(), right: right.into() })
     }

@@ -222,7 +222,7 @@ impl Order {
             Origin::Client { .. } => Ok(Vec::new()),
             Origin::Servers { sources } => {
                 // Whoever orders a copy must not have this host read its own files.
-                sources.iter().map(|source| source.parse::<Source>().and_then(Source::of_others)).collect()
+                sources.iter().map(|source| source.parse::<Source>().and_then(Source::of_servers_only)).collect()
             }
         }
     }

@@ -58,7 +58,7 @@ impl Drop for Awake {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // One that has died keeps nothing awake, and is over.
+            // A loop that has died keeps no processor awake, and is over.
             let _ = thread.join();
         }
     }
@@ -76,6 +76,6 @@ mod tests {
         assert!(awake.threads.iter().all(|thread| !thread.is_finished()));
         let over = Arc::clone(&awake.over);
         drop(awake);
-        assert_eq!(Arc::strong_count(&over), 1, "nobody is left");
+        assert_eq!(Arc::strong_count(&over), 1, "no loop is left");
     }
 }

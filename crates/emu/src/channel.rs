@@ -13,7 +13,7 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest message, in bytes: below what a socket buffer holds by default.
+/// Longest message, in bytes: below the default size of a socket buffer.
 const MESSAGE_MAX: usize = 128 << 10;
 /// Most descriptors with a message.
 const DESCRIPTORS_MAX: usize = 4;
@@ -64,7 +64,7 @@ impl Channel {
     /// Waits for a message; `None` when the other end is gone.
     ///
     /// # Errors
-    /// When what came is no message.
+    /// If the received bytes are no message.
     pub(crate) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let mut bytes = vec![0; MESSAGE_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

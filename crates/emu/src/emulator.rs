@@ -41,7 +41,7 @@ pub struct Emulator {
     _awake: Option<Awake>,
 }
 
-/// What the thread tells when the grid is there.
+/// The thread's message when the grid exists.
 struct Started {
     channel: Channel,
     keeper: Child,
@@ -97,7 +97,7 @@ impl Emulator {
             match begin() {
                 Ok((engine, started)) => match ready.send(Ok(started)) {
                     Ok(()) => engine.run(),
-                    Err(_) => Err(io::Error::other("nobody waits for the grid")),
+                    Err(_) => Err(io::Error::other("the caller no longer waits for the grid")),
                 },
                 Err(error) => {
                     // Without a receiver the message is not needed.
@@ -131,7 +131,7 @@ impl Emulator {
         &self.grid
     }
 
-    /// What the grid does without here, in words.
+    /// Features that the grid lacks on this machine, in words.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -17,7 +17,7 @@ pub enum EmuError {
          `kernel.apparmor_restrict_unprivileged_userns` is 0; a container must be privileged"
     )]
     NamespacesForbidden {
-        /// What the kernel said.
+        /// The kernel's error.
         message: String,
     },
     /// This user may not have TUN devices here.
@@ -26,15 +26,15 @@ pub enum EmuError {
          for this user (`chmod 666 /dev/net/tun`, as most distributions have it), or run as root"
     )]
     TunForbidden {
-        /// What the kernel said.
+        /// The kernel's error.
         message: String,
     },
     /// A namespace could not be set up.
     #[error("cannot set up the grid: {what}: {message}")]
     SetUp {
-        /// What was being done.
+        /// The failed action.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         message: String,
     },
     /// There is no such host.
@@ -42,7 +42,7 @@ pub enum EmuError {
     UnknownHost {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The existing names.
         known: String,
     },
     /// A command could not be started in a host.
@@ -61,9 +61,9 @@ pub enum EmuError {
     /// The operating system failed us.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The failed action.
         what: &'static str,
-        /// What it said.
+        /// Its message.
         source: io::Error,
     },
 }

@@ -12,8 +12,8 @@ pub const HOSTS_MAX: usize = 250;
 const LINKS_MAX: usize = 10_000;
 /// Shortest MTU: what IPv4 asks of every host (RFC 791).
 const MTU_MIN: u16 = 576;
-/// Paths of this rate and above carry superpackets: packet by packet, with what the kernel does for each of them on
-/// the emulator's thread, 1 Gbit/s of TCP takes most of a processor.
+/// Paths of this rate and above carry superpackets: packet by packet, with the kernel's work for each on the emulator's
+/// thread, 1 Gbit/s of TCP takes most of a processor.
 const SUPERPACKETS_FROM: Bitrate = Bitrate::from_gbps(1);
 
 /// Hosts, and the links over which packets go from one to another. There are no routers: a path names its links.
@@ -21,7 +21,7 @@ const SUPERPACKETS_FROM: Bitrate = Bitrate::from_gbps(1);
 pub struct Grid {
     /// The hosts.
     pub hosts: Vec<Host>,
-    /// One-way links. Those that are on several paths are what these paths share.
+    /// One-way links. Paths share the links that they have in common.
     pub links: Vec<GridLink>,
     /// The links from one host to another, in order, by the indices of both. Where there is none, no packet passes.
     pub paths: BTreeMap<(usize, usize), Vec<usize>>,
@@ -45,7 +45,7 @@ pub struct Host {
 pub struct GridLink {
     /// Its name in the report.
     pub name: String,
-    /// What it does to packets.
+    /// Its effect on packets.
     pub spec: LinkSpec,
 }
 
@@ -82,7 +82,7 @@ pub enum Superpackets {
     Never,
 }
 
-/// What is wrong with a [`Grid`].
+/// The fault of a [`Grid`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GridError {
     /// Too few or too many hosts.
@@ -102,7 +102,7 @@ pub enum GridError {
     Mtu {
         /// The host.
         host: String,
-        /// What it was given.
+        /// Its given value.
         mtu: u16,
     },
     /// A link is not valid.
@@ -110,7 +110,7 @@ pub enum GridError {
     Link {
         /// The link.
         link: String,
-        /// What is wrong with it.
+        /// Its fault.
         error: SpecError,
     },
     /// A path or a change names a host or a link that is not there, or a path has no link or far too many.

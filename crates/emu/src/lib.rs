@@ -3,7 +3,7 @@
 //!
 //! A [`Grid`] lists the hosts and the links between them. An [`Emulator`] of a grid gives each host a network
 //! namespace with one TUN device. It carries packets from one device over the links to another. [`Emulator::spawn`]
-//! starts programs in the hosts. The [`Report`] says what the links did, and whether the emulation was valid.
+//! starts programs in the hosts. The [`Report`] has the links' counters, and whether the emulation was valid.
 //!
 //! **Time.** A packet leaves at the time when it was read from its device. From there on its times are virtual: the
 //! links compute its arrival to the nanosecond, and it is delivered when that time has come. So a late wake-up delays
@@ -13,8 +13,8 @@
 //! **Superpackets.** Above about 1 Gbit/s, devices deliver many TCP segments under one header. The links treat each
 //! segment separately. Segments that arrive one after the other are joined again.
 //!
-//! **What is not emulated:** routers do not lower the time to live, and answer no packets. The hosts share this
-//! machine's processors.
+//! **Not emulated:** routers do not lower the time to live, and answer no packets. The hosts share this machine's
+//! processors.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the emulator is an engine: real packets need real time")]

@@ -12,7 +12,7 @@ pub(crate) enum Request {
     SetUp { hosts: Vec<HostSetUp> },
     /// Start a command. With it come its standard input, output and error, and the socket that tells of its end.
     Spawn(Spawn),
-    /// What have the devices counted?
+    /// Asks for the devices' counters.
     Counters,
     /// How much processor time have the hosts' processes used?
     ProcessorTime,
@@ -36,7 +36,7 @@ pub(crate) struct Spawn {
     pub(crate) host: usize,
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
-    /// What is added to the environment, or with `None` removed from it.
+    /// Variables to add to the environment, or with `None` to remove from it.
     pub(crate) environment: Vec<(String, Option<String>)>,
     pub(crate) directory: Option<String>,
     /// Whether it has a process group of its own, which signals go to.
@@ -78,7 +78,7 @@ pub(crate) enum Cause {
     Other,
 }
 
-/// What a device has counted.
+/// A device's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceCounters {
     /// Packets that came to the host through the device and were dropped or wrong.
@@ -92,8 +92,7 @@ pub(crate) struct DeviceCounters {
 pub(crate) struct Ended {
     /// As `wait` gives it.
     pub(crate) status: i32,
-    /// Processor time in nanoseconds of the process and of all processes that it started, without those that still
-    /// run.
+    /// Processor time in nanoseconds of the process and of all processes that it started, without running ones.
     pub(crate) cpu_nanos: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::channel::Channel;
 use crate::error::EmuError;
 use crate::message::Ended;
 
-/// What a standard stream of a command leads to.
+/// The destination of a command's standard stream.
 #[derive(Debug, Default)]
 pub enum Stream {
     /// Nothing.
@@ -39,8 +39,8 @@ pub struct SpawnOptions {
     pub stdout: Stream,
     /// Its standard error; [`Stream::Piped`] gives [`Process::stderr`].
     pub stderr: Stream,
-    /// Whether it stays in the process group of this process, as a program must that is used from the terminal. If
-    /// not, it has a group of its own, and [`Process::signal`] reaches whatever it has started too.
+    /// Whether it stays in the process group of this process, as a program used from the terminal must. If not, it has
+    /// a group of its own, and [`Process::signal`] also reaches the processes that it started.
     pub on_terminal: bool,
 }
 

@@ -14,18 +14,17 @@ use crate::options::{Options, Wait};
 /// A run is invalid when more than this part of the packets is late.
 pub const LATE_PART_MAX: f64 = 0.01;
 
-/// So many may be late of however few.
+/// This many may be late, of any total.
 const LATE_PACKETS_ALLOWED: u64 = 10;
 
-/// A run is invalid when for more than this part of it, in stretches of a millisecond or more, the emulator did not
-/// get to look at its devices. While it does not, packets wait where no queue was asked for, and what it delivers then
-/// comes as a burst.
+/// A run is invalid if for more than this part of it, in stretches of a millisecond or more, the emulator could not
+/// serve its devices. Meanwhile, packets wait in a queue that the grid does not have, and then come as a burst.
 pub const STARVED_PART_MAX: f64 = 0.01;
 
-/// What an emulation came to.
+/// The result of an emulation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Whether the host emulated honestly what was asked for.
+    /// Whether the host emulated the grid faithfully.
     pub valid: bool,
     /// If not, why.
     pub reasons: Vec<String>,
@@ -53,11 +52,11 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// The hosts, in the order of the grid.
     pub hosts: Vec<HostReport>,
-    /// What the grid does without here.
+    /// Features that the grid lacks on this machine.
     pub warnings: Vec<String>,
 }
 
-/// What a link has done. Bytes count from IP up; each segment of a superpacket is a packet.
+/// A link's counters. Bytes count from IP up; each segment of a superpacket is a packet.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LinkReport {
     /// Its name.
@@ -66,7 +65,7 @@ pub struct LinkReport {
     pub rate_bps: Option<f64>,
     /// The propagation delay that was asked for, in milliseconds.
     pub delay_ms: f64,
-    /// What it carried, in bits per second of the whole run.
+    /// Its rate, in bits per second over the whole run.
     pub carried_bps: f64,
     /// The part of the run in which its transmitter was busy.
     pub utilisation: f64,
@@ -86,13 +85,13 @@ pub struct LinkReport {
     pub down_packets: u64,
     /// Copies that it made.
     pub duplicated_packets: u64,
-    /// Part of the packets that were lost on the wire, of those that were transmitted.
+    /// Part of the transmitted packets that was lost on the wire.
     pub loss_ratio: f64,
     /// The most bytes that ever waited.
     pub queue_bytes_max: u64,
 }
 
-/// What was seen of a host.
+/// A host's counters.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HostReport {
     /// Its name.
@@ -110,12 +109,11 @@ pub struct HostReport {
     /// Packets dropped outside of every emulated queue: by its device before the emulator read them, by its kernel
     /// when they were handed over, or by the emulator for lack of memory or because it did not understand them.
     pub hidden_drops: u64,
-    /// Processor time of all processes in the host, whatever their parents were, in seconds; `None`: the grid was
-    /// killed.
+    /// Processor time of all processes in the host, with any parents, in seconds; `None`: the grid was killed.
     pub cpu_s: Option<f64>,
 }
 
-/// What is needed for a report beside the engine's own.
+/// Facts for a report beside the engine's own.
 pub(crate) struct Circumstances<'a> {
     pub(crate) grid: &'a Grid,
     pub(crate) options: Options,
@@ -181,7 +179,7 @@ impl Report {
         }
         if !reasons.is_empty() && self.stolen_s.is_some_and(|stolen| stolen > STARVED_PART_MAX * self.seconds) {
             let stolen = self.stolen_s.unwrap_or_default();
-            let advice = if self.awake { "" } else { "; '--awake' keeps it from taking those that idle" };
+            let advice = if self.awake { "" } else { "; '--awake' keeps it from taking idle ones" };
             reasons.push(format!(
                 "this is a virtual machine, and its host took {stolen:.2} s of its processors meanwhile{advice}"
             ));
@@ -248,7 +246,7 @@ mod tests {
     use crate::grid::{GridLink, Host};
     use inhaul_link::LinkSpec;
 
-    /// What an engine saw in ten seconds, with nothing wrong.
+    /// An engine's counters of ten seconds without faults.
     fn seen() -> EngineReport {
         EngineReport {
             span: Span::from_secs(10),
@@ -302,7 +300,7 @@ mod tests {
             let report = report_of(&engine, counters);
             assert_eq!((report.valid, report.reasons.is_empty()), (reason.is_none(), reason.is_none()), "{number}");
             assert!(reason.is_none_or(|reason| report.reasons[0].contains(reason)), "{:?}", report.reasons);
-            // What the machine's host did is said where it may be the cause, and is no fault of its own.
+            // Stolen time is reported if it may be the cause, and is no fault on its own.
             let slow = number == 2 || number == 3;
             assert_eq!(report.reasons.iter().any(|reason| reason.contains("host took 5.00 s")), slow, "{number}");
         }

@@ -1,5 +1,5 @@
-//! The audit log: who was let in, who was not, what was moved, and which keys have changed. A file of JSON, a line for
-//! each event, in which nothing is ever changed.
+//! The audit log: clients let in and refused, data moved, and changed keys. A file of JSON with a line for each event;
+//! lines are only added.
 
 mod field;
 mod shares;
@@ -18,18 +18,18 @@ use shares::{Shares, Written};
 
 /// When the file is longer than this, it becomes `NAME.1`, and a new one begins: together they have twice as much.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Strangers can cause refusals. Of more than so many in 10 seconds, ...
+/// Strangers can cause refusals. At most this many in 10 seconds ...
 const REFUSALS_MAX: u64 = 100;
-/// ... and of more than so many bytes, only the number is written.
+/// ... and this many bytes are written; further ones are only counted.
 const REFUSALS_BYTES_MAX: u64 = 64 << 10;
-/// The same for a day: it takes strangers more than two weeks to push out of the files what else is in them.
+/// The same for a day: strangers need more than two weeks to push other lines out of the files.
 const DAY_REFUSALS_MAX: u64 = u64::MAX;
 const DAY_BYTES_MAX: u64 = 8 << 20;
 /// Those times.
 const REFUSALS_SECONDS: u64 = 10;
 const DAY_SECONDS: u64 = shares::DAY_SECONDS;
 
-/// What a token that a client has asked for is.
+/// A token that a client has asked for.
 const DELEGATED: &str = "delegated";
 /// Whose share it is that all have who come without a right of their own.
 const EVERYBODY: &str = "everybody";
@@ -45,11 +45,11 @@ pub enum Event<'e> {
         /// What everybody may do, if anything.
         public: String,
     },
-    /// A client may do what it asked for.
+    /// A client has got the right that it asked for.
     Granted(Access<'e>),
     /// A client may not.
     Refused {
-        /// What it asked for.
+        /// The requested right.
         #[serde(flatten)]
         access: Access<'e>,
         /// Why not.
@@ -58,7 +58,7 @@ pub enum Event<'e> {
     },
     /// The right of an open session has ended, and the session with it.
     Ended {
-        /// What it was for.
+        /// Its purpose.
         #[serde(flatten)]
         access: Access<'e>,
         /// Why.
@@ -76,7 +76,7 @@ pub enum Event<'e> {
         /// Whose share it is: the name of a token, the fingerprint of a key, or `everybody`.
         of: &'e str,
     },
-    /// Nothing came of a connection before it was known what the client wants.
+    /// A connection ended before its request was known.
     NoSession {
         /// The client's address.
         #[serde(serialize_with = "field::bounded")]
@@ -87,10 +87,10 @@ pub enum Event<'e> {
     },
     /// A session has ended in which data was sent or received: the server's access log.
     Moved {
-        /// Who it was, and what it has moved.
+        /// The client, and the moved data.
         #[serde(flatten)]
         access: Access<'e>,
-        /// Bytes, also those that went twice.
+        /// Bytes, including retransmitted ones.
         bytes: u64,
         /// How long it took.
         seconds: f64,
@@ -113,13 +113,13 @@ pub enum Event<'e> {
         what: &'e str,
         /// Its name.
         token: String,
-        /// What it gives.
+        /// Its rights.
         #[serde(skip_serializing_if = "String::is_empty", serialize_with = "field::bounded")]
         gives: String,
     },
 }
 
-/// What a client wants to do.
+/// The action of a client.
 #[derive(Clone, Debug, Serialize)]
 pub struct Access<'e> {
     /// Its address.
@@ -174,7 +174,7 @@ impl Log {
         Self { public, ..self }
     }
 
-    /// Writes down what has happened at `now`; false if it was left out, because there was too much of its kind.
+    /// Logs an event of the time `now`; false if it was left out because there were too many of its kind.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -240,7 +240,7 @@ impl Refusals {
 }
 
 impl Event<'_> {
-    /// Whose share of the log it comes out of; `None`: of nobody's. Peers cannot cause it, or it is a refusal.
+    /// The client whose share of the log it counts against. `None`: peers cannot cause it, or it is a refusal.
     fn whose(&self, public: Rights) -> Option<String> {
         match self {
             Event::Granted(access) | Event::Ended { access, .. } | Event::Moved { access, .. } => {
@@ -253,7 +253,8 @@ impl Event<'_> {
 }
 
 impl Access<'_> {
-    /// The token, or else the key, unless everybody may do that. What is no right on a path, everybody may who has any.
+    /// The token, or else the key, unless everybody may do that. An action without a path is allowed to everybody who
+    /// has any right.
     fn whose(&self, public: Rights) -> String {
         let right = Right::ALL.into_iter().find(|right| right.name() == self.right);
         let is_public = right.map_or(!public.is_none(), |right| public.has(right));
@@ -333,7 +334,7 @@ mod tests {
             }
         }
         let bytes = std::fs::metadata(&log.path).unwrap().len();
-        // What was left out is counted, in a short line for each 10 seconds.
+        // Omitted lines are counted, in a short line for each 10 seconds.
         assert!((DAY_BYTES_MAX - 10_000..DAY_BYTES_MAX + 400 * 100).contains(&bytes), "{bytes}");
     }
 

@@ -10,7 +10,7 @@ use crate::rights::{Grant, Right, Rights, Scope};
 /// Longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What a file of authorised keys says. A line for each key:
+/// The content of a file of authorised keys. A line for each key:
 ///
 /// ```text
 /// FINGERPRINT [RIGHT[=PATH]]... [COMMENT]
@@ -35,7 +35,7 @@ pub enum AuthorizedKeysError {
 }
 
 impl AuthorizedKeys {
-    /// Reads a file; one that is not there lets nobody in.
+    /// Reads a file; a missing file authorises no key.
     ///
     /// # Errors
     /// When it cannot be read, or a line makes no sense.
@@ -56,7 +56,7 @@ impl AuthorizedKeys {
         Ok(authorized)
     }
 
-    /// What the client with this key may do.
+    /// The rights of the client with this key.
     pub fn grants_of(&self, key: Fingerprint) -> &[Grant] {
         self.keys.get(&key).map_or(&[], Vec::as_slice)
     }

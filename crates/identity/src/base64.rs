@@ -1,5 +1,5 @@
-//! Base64 (RFC 4648), of which a text has one form only: no padding and no bits left over. Two alphabets: that of URLs
-//! (5), for what people copy, and that of PEM files (4).
+//! Base64 (RFC 4648) in one form only: no padding and no bits left over. Two alphabets: that of URLs (5), for texts
+//! that people copy, and that of PEM files (4).
 
 /// Which characters stand for 62 and 63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,15 +14,15 @@ const FILE_BYTES_MAX: u64 = 32 << 20;
 /// A token that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// What it gives.
+    /// Its rights.
     pub grant: Grant,
     /// It is good until then.
     pub end: UnixTime,
-    /// What its maker has written beside it.
+    /// Its maker's comment.
     pub label: String,
 }
 
-/// What the file says. Its lines are `made NAME RIGHTS PATH END [LABEL]` and `revoked NAME`.
+/// The content of the file. Its lines are `made NAME RIGHTS PATH END [LABEL]` and `revoked NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
     made: BTreeMap<TokenId, Made>,
@@ -41,7 +41,7 @@ pub enum BookError {
 }
 
 impl Book {
-    /// Reads a file; one that is not there has nothing in it.
+    /// Reads a file; a missing file counts as empty.
     ///
     /// # Errors
     /// When it cannot be read, or a line makes no sense.

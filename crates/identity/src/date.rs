@@ -12,7 +12,7 @@ impl UnixTime {
     /// The latest: five bytes hold it, and it is in the year 36812.
     pub const MAX: Self = Self((1 << 40) - 1);
 
-    /// So many seconds after 1970 began; at most [`UnixTime::MAX`].
+    /// `seconds` after the beginning of 1970; at most [`UnixTime::MAX`].
     pub const fn from_seconds(seconds: u64) -> Self {
         if seconds > Self::MAX.0 { Self::MAX } else { Self(seconds) }
     }
@@ -22,7 +22,7 @@ impl UnixTime {
         self.0
     }
 
-    /// So many seconds later; at most [`UnixTime::MAX`].
+    /// `seconds` later; at most [`UnixTime::MAX`].
     #[must_use]
     pub const fn plus(self, seconds: u64) -> Self {
         Self::from_seconds(self.0.saturating_add(seconds))

@@ -19,7 +19,7 @@ const OF_ONE_MAX: usize = 64;
 pub struct Delegated {
     /// Its name.
     pub id: TokenId,
-    /// What it gives.
+    /// Its rights.
     pub grant: Grant,
     /// It is good until then.
     pub end: UnixTime,
@@ -29,7 +29,7 @@ pub struct Delegated {
     pub holder: Fingerprint,
 }
 
-/// The list. The server that makes the tokens writes it anew each time, without those that have ended. Its lines are
+/// The list. The server that makes the tokens writes it anew each time, without expired tokens. Its lines are
 /// `delegated NAME RIGHTS PATH END SOURCE HOLDER`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DelegatedList {
@@ -51,7 +51,7 @@ pub enum DelegatedError {
 }
 
 impl DelegatedList {
-    /// Reads a file; one that is not there has nothing in it.
+    /// Reads a file; a missing file counts as empty.
     ///
     /// # Errors
     /// When it cannot be read, or a line makes no sense.
@@ -91,10 +91,10 @@ impl DelegatedList {
         self.tokens.iter().any(|token| token.id == id)
     }
 
-    /// Adds a token, and leaves out those that have ended.
+    /// Adds a token, and removes expired ones.
     ///
     /// # Errors
-    /// When so many are good that no more may be: of this client, or of all.
+    /// If this client, or all clients together, have the maximum number of valid tokens.
     pub fn add(&mut self, token: Delegated, now: UnixTime) -> Result<(), DelegatedError> {
         self.tokens.retain(|other| other.end > now);
         let of_one = self.tokens.iter().filter(|other| other.source == token.source).count();

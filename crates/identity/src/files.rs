@@ -21,7 +21,7 @@ const STICKY: u32 = 0o1000;
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
-    /// What the system says.
+    /// An error of the system.
     pub source: io::Error,
 }
 
@@ -46,9 +46,9 @@ pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> FileError {
 /// Who else may use a file than its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Others {
-    /// Nobody: it holds a secret.
+    /// Others may not read it: it holds a secret.
     None,
-    /// They may read it. What it says is believed, so nobody else may write to it, or put another one in its place.
+    /// Others may read it. Its content is trusted, so others may neither write to it nor replace it.
     Read,
 }
 
@@ -88,12 +88,14 @@ fn check(path: &Path, file: &Metadata, others: Others) -> io::Result<()> {
     }
     let (mode, shown) = (file.mode(), path.display());
     if others == Others::None && mode & 0o077 != 0 {
-        let text = format!("others may read this secret; 'chmod 600 {shown}' mends that, if nobody has");
+        let text = format!("others may read this secret; if they have not read it yet, run 'chmod 600 {shown}'");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     if mode & WRITTEN_BY_OTHERS != 0 {
-        let text =
-            format!("others may write to it, and what it says is believed; look through it, and 'chmod go-w {shown}'");
+        let text = format!(
+            "others may write to it, and its content is trusted; check its content, then run 'chmod go-w \
+            {shown}'"
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
@@ -144,15 +146,15 @@ fn make_file(path: &Path, more: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// The directory that `path` lies in, and the name in it. What is made by that directory is where it was looked at,
-/// whatever its user does with the path meanwhile.
+/// The directory that `path` lies in, and the name in it. Files made through that directory lie in the checked one,
+/// even if its user changes the path meanwhile.
 fn open_parent(path: &Path) -> io::Result<(File, &OsStr)> {
     let parent = File::open(parent_of(path).unwrap_or(Path::new(".")))?;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     Ok((parent, name))
 }
 
-/// Gives what root has just made in another user's directory to that user, who could not use it otherwise.
+/// Gives a file that root has just made in another user's directory to that user, who could not use it otherwise.
 fn give(made: &File, parent: &File) -> io::Result<()> {
     let parent = parent.metadata()?;
     if made.metadata()?.uid() != 0 || parent.uid() == 0 || parent.mode() & STICKY != 0 {
@@ -161,7 +163,7 @@ fn give(made: &File, parent: &File) -> io::Result<()> {
     std::os::unix::fs::fchown(made, Some(parent.uid()), Some(parent.gid()))
 }
 
-/// A file beside `path`, for its user alone, that nobody else writes: no other thread, process or container.
+/// A file beside `path`, readable only by its user, with a name that no other thread, process or container uses.
 fn beside(path: &Path) -> Result<(PathBuf, File), FileError> {
     make_parent(path)?;
     let mut chance = [0; 8];
@@ -216,7 +218,7 @@ pub(crate) fn append(path: &Path, line: &str) -> Result<(), FileError> {
     file.write_all(format!("{line}\n").as_bytes()).map_err(failed(path))
 }
 
-/// The lines of a file that say something, counted from 1, without what stands behind `#` at their beginning.
+/// The lines of a file with their numbers from 1, without empty lines and comments, which begin with `#`.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let trimmed = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     trimmed.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -243,7 +245,7 @@ mod tests {
             let made = dir.path().join(made).metadata().unwrap();
             assert_eq!((made.uid(), made.gid(), made.mode() & 0o077), (4242, 4243, 0));
         }
-        // What was there before stays whose it is.
+        // An existing file keeps its owner.
         let other = dir.path().join("other");
         std::fs::write(&other, "").unwrap();
         std::os::unix::fs::symlink(&other, dir.path().join("link")).unwrap();

@@ -40,7 +40,7 @@ impl Fingerprint {
 }
 
 impl Fingerprint {
-    /// As a line of a shell has it: one that begins with a hyphen is no option.
+    /// In the form for a shell's command line: a fingerprint that begins with a hyphen must not look like an option.
     pub fn argument(&self) -> String {
         let text = self.to_string();
         if text.starts_with('-') { format!("-- {text}") } else { text }
@@ -63,7 +63,7 @@ impl FromStr for Fingerprint {
     type Err = FingerprintError;
 
     fn from_str(text: &str) -> Result<Self, FingerprintError> {
-        // What is too long is not even decoded.
+        // A text that is too long is not even decoded.
         let bytes = (text.len() < 64).then(|| base64::decode(Alphabet::Url, text)).flatten();
         bytes.and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or(FingerprintError)
     }

@@ -11,10 +11,10 @@ use crate::base64::{self, Alphabet};
 use crate::files::{self, FileError, Others};
 use crate::fingerprint::Fingerprint;
 
-/// What stands before the seed in the DER of an Ed25519 private key (RFC 8410 7, PKCS #8 version 1).
+/// The bytes before the seed in the DER of an Ed25519 private key (RFC 8410 7, PKCS #8 version 1).
 const PRIVATE_PREFIX: [u8; 16] =
     [0x30, 0x2E, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
-/// What stands before the key in the DER of a public one (RFC 8410 4, SubjectPublicKeyInfo).
+/// The bytes before the key in the DER of a public key (RFC 8410 4, SubjectPublicKeyInfo).
 const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00];
 const SEED_LEN: usize = 32;
 
@@ -40,7 +40,7 @@ pub enum KeyError {
     #[error("{}: this is no Ed25519 key in PEM, as 'openssl genpkey -algorithm ed25519' makes one", .0.display())]
     Malformed(PathBuf),
     /// Others can read it.
-    #[error("{path}: others may read this key; 'chmod 600 {path}' mends that, if nobody has", path = .0.display())]
+    #[error("{path}: others may read this key; if they have not read it yet, run 'chmod 600 {path}'", path = .0.display())]
     Exposed(PathBuf),
     /// The system has no randomness.
     #[error("the system has no random numbers")]
@@ -121,7 +121,7 @@ impl Key {
         [&PUBLIC_PREFIX[..], &self.public].concat()
     }
 
-    /// What others know it by.
+    /// Its public name.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.to_public_der())
     }

@@ -9,7 +9,7 @@ use crate::fingerprint::Fingerprint;
 /// Longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What a file of known hosts says: a line for each key, `HOST:PORT FINGERPRINT`. A host may have several.
+/// The content of a file of known hosts: a line for each key, `HOST:PORT FINGERPRINT`. A host may have several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownHosts {
     hosts: BTreeMap<String, Vec<Fingerprint>>,
@@ -21,13 +21,13 @@ pub enum KnownHostsError {
     /// It cannot be read or written.
     #[error("known hosts cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
-    /// A line is none of such a file. What it says may be why a host is not to be trusted.
+    /// A line is malformed. It may be the line that would make a host untrusted, so it must not be skipped.
     #[error("line {0} of the known hosts is not 'HOST:PORT FINGERPRINT': mend it or take it out")]
     Line(usize),
 }
 
 impl KnownHosts {
-    /// Reads a file; one that is not there knows nobody.
+    /// Reads a file; a missing file knows no host.
     ///
     /// # Errors
     /// When it cannot be read, or a line makes no sense.

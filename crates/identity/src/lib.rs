@@ -1,13 +1,12 @@
-//! Who somebody is, and what they may do: keys, fingerprints, tickets and tokens, and the files that remember them.
+//! Identity and rights: keys, fingerprints, tickets and tokens, and the files that keep them.
 //!
-//! It uses no network and reads no clock. What it reads comes from files, from command lines and from peers, and is
-//! bounded.
+//! It uses no network and reads no clock. Its input comes from files, command lines and peers, and is bounded.
 //!
 //! - A host's [`Key`] is an Ed25519 key. Its [`Fingerprint`] is what people compare and what files list.
-//! - A [`Token`] gives rights to whoever holds it. The server that made it checks it, and keeps no copy.
+//! - A [`Token`] gives rights to anyone who holds it. The server that made it checks it, and keeps no copy.
 //! - A [`Ticket`] stands behind the `#` of an address: the server's fingerprint, a token, or both.
 //! - [`KnownHosts`] and [`AuthorizedKeys`] are what files of these names are to ssh.
-//! - A [`State`] is the directory with all of these files; [`audit`] writes down what was granted and refused.
+//! - A [`State`] is the directory with all of these files; [`audit`] logs grants and refusals.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What somebody may do, and where.
+//! Rights: the allowed actions, and the path on which they are allowed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// One thing that a client may be allowed to do at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
-    /// To list and fetch what lies beneath a path that is offered.
+    /// To list and fetch files beneath an offered path.
     Read,
     /// To put data beneath a path of the directory that puts land in.
     Write,
@@ -64,7 +64,7 @@ impl Rights {
         Self(self.0 | right.bit())
     }
 
-    /// What both have.
+    /// The actions in both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -114,7 +114,7 @@ pub struct Scope(String);
 /// A path cannot be a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
-    /// It has `..` in it, so what it names depends on links.
+    /// It has `..` in it, so its meaning depends on links.
     #[error("a path with '..' in it gives no right")]
     Climbs,
     /// It is too long.
@@ -134,7 +134,7 @@ impl Scope {
         Self::default()
     }
 
-    /// Beneath this path, whatever slashes and dots are around its components.
+    /// Beneath this path, regardless of slashes and dots around its components.
     ///
     /// # Errors
     /// When it climbs or is too long.
@@ -149,7 +149,7 @@ impl Scope {
         Ok(Self(scope))
     }
 
-    /// The first component: the name of what is offered. `None`: everything.
+    /// The first component: the name of the offered directory. `None`: everything.
     pub fn first(&self) -> Option<&str> {
         self.0.split('/').next().filter(|first| !first.is_empty())
     }
@@ -159,7 +159,7 @@ impl Scope {
         self.0.is_empty()
     }
 
-    /// Whether `path` lies in it. One that climbs lies nowhere.
+    /// Whether `path` lies in it. A path with `..` never does.
     pub fn contains(&self, path: &str) -> bool {
         normal(path).is_some_and(|path| self.contains_normal(&path))
     }
@@ -168,7 +168,7 @@ impl Scope {
         self.is_all() || path.strip_prefix(&self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// What lies in both; `None` if nothing does.
+    /// The intersection of both; `None` if it is empty.
     #[must_use]
     pub fn and(&self, other: &Self) -> Option<Self> {
         let (deep, high) = if self.0.len() >= other.0.len() { (self, other) } else { (other, self) };
@@ -217,8 +217,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The name that paths at a server begin with, where it may be left out: nothing else is offered there. It may not be
-/// left out of rights, which outlive what is offered.
+/// The name at the beginning of a server's paths, if addresses may omit it: the server then offers only this directory.
+/// Rights must not omit it: they remain when the offered directories change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameLeftOut(String);
 
@@ -233,7 +233,7 @@ impl NameLeftOut {
         &self.0
     }
 
-    /// The path with the name. One that climbs stays as it is.
+    /// The path with the name. A path with `..` stays as it is.
     pub fn path_in_full(&self, path: &str) -> String {
         let Some(path) = normal(path) else { return path.to_owned() };
         match path.split('/').next().unwrap_or_default() {
@@ -258,7 +258,7 @@ fn normal(path: &str) -> Option<String> {
 /// Rights beneath a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// What may be done.
+    /// The allowed actions.
     pub rights: Rights,
     /// Where.
     pub scope: Scope,

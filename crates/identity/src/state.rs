@@ -1,9 +1,9 @@
-//! The directory with a user's keys and with what is remembered of others.
+//! The directory with a user's keys and with the known keys of others.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where state is if nothing else says so: for services that have no home.
+/// The default state directory, for services without a home.
 const OF_THE_SYSTEM: &str = "/var/lib/inhaul";
 
 /// The directory, and the names of the files in it. It is made, for its user alone, when the first of them is written.
@@ -73,7 +73,7 @@ impl State {
         self.directory.join("running")
     }
 
-    /// What was granted and refused: [`crate::audit`].
+    /// The log of grants and refusals: [`crate::audit`].
     pub fn audit_log(&self) -> PathBuf {
         self.directory.join("audit.log")
     }

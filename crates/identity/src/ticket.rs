@@ -1,4 +1,4 @@
-//! What stands behind the `#` of an address.
+//! Tickets: the text behind the `#` of an address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::token::{Token, TokenError};
 pub struct Ticket {
     /// The server's key has this fingerprint; `None`: the ticket does not say.
     pub fingerprint: Option<Fingerprint>,
-    /// What the server is shown.
+    /// The token to show to the server.
     pub token: Option<Token>,
 }
 

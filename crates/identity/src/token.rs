@@ -1,4 +1,4 @@
-//! Tokens: rights that travel. Whoever holds one has its rights, and may hand on less of them without asking the
+//! Tokens: rights that travel. The holder of a token has its rights, and can hand on fewer rights without asking the
 //! server.
 //!
 //! A token is a chain of caveats, each under the HMAC-SHA256 of the ones before (Birgisson et al., "Macaroons", NDSS
@@ -27,7 +27,7 @@ const CAVEATS_MAX: usize = 8;
 /// The form of tokens that is known here.
 const FORM: u8 = 1;
 const MAC_LEN: usize = 32;
-/// What the first HMAC is of, so that the secret proves nothing elsewhere.
+/// The input of the first HMAC, so that the secret proves nothing elsewhere.
 const CONTEXT: &[u8] = b"inhaul token 1";
 
 mod which {
@@ -36,7 +36,7 @@ mod which {
     pub(super) const SCOPE: u8 = 4;
     pub(super) const HOLDER: u8 = 8;
     pub(super) const SOURCE: u8 = 16;
-    /// What the first caveat has at least.
+    /// Fields that the first caveat must have.
     pub(super) const FIRST: u8 = RIGHTS | END | SCOPE;
 }
 
@@ -74,7 +74,7 @@ impl FromStr for TokenId {
     }
 }
 
-/// What a token is limited to; `None`: no further than the caveats before.
+/// A token's limits; `None`: no limit beyond the caveats before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caveats {
     /// No more rights than these.
@@ -97,7 +97,7 @@ pub struct Token {
     mac: [u8; MAC_LEN],
 }
 
-/// What a token gives.
+/// The rights of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// Rights, and where; `None`: its caveats leave nothing.
@@ -161,7 +161,7 @@ impl Token {
         self.id
     }
 
-    /// What the server that made it takes it for. Whether it has ended or was revoked is for the caller to look at.
+    /// The token as the server that made it reads it. The caller checks whether it has ended or was revoked.
     ///
     /// # Errors
     /// When it was not made with this secret, or was changed.
@@ -172,7 +172,7 @@ impl Token {
         Ok(self.claims())
     }
 
-    /// What it says of itself, which only its server can verify: holders may look before they show it.
+    /// The token's own claims, which only its server can verify: holders may look at them before they show the token.
     pub fn claims(&self) -> Verified {
         let mut rights = Rights::ALL;
         let (mut scope, mut end) = (Some(Scope::all()), UnixTime::MAX);

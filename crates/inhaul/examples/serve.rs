@@ -16,7 +16,7 @@ fn main() -> Result<(), Error> {
     let server = Server::builder().offer(directory).public().listen(listen).start()?;
     println!("{}", server.address_of(""));
 
-    // Until whoever has started it is done.
+    // Until standard input ends.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     server.stop()
 }

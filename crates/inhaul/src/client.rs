@@ -1,4 +1,4 @@
-//! The client: how it reaches servers, and what it opens.
+//! The client: it reaches servers, and opens data sets.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Client {
     pub(crate) options: ReadOptions,
 }
 
-/// How a [`Client`] is made. What is not said has the defaults of the command line.
+/// Options of a [`Client`]. The defaults are those of the command line.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing happens before it is built"]
 pub struct ClientBuilder {
@@ -43,13 +43,14 @@ pub struct ClientBuilder {
 }
 
 impl Client {
-    /// A client that is to be made.
+    /// A builder with the default options.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// The same client, whose waiting for servers ends with [`Error::Interrupted`](crate::Error::Interrupted) soon after
-    /// `stop` is set: in [`Client::open`] and its kind. What is open, and transfers, go on.
+    /// The same client, but [`Client::open`] and similar calls end with
+    /// [`Error::Interrupted`](crate::Error::Interrupted) soon after `stop` is set. Open data sets and transfers
+    /// continue.
     pub fn until(&self, stop: &Stop) -> Self {
         Self { stop: stop.clone(), ..self.clone() }
     }
@@ -64,8 +65,8 @@ impl Client {
     }
 
     /// The same, of files whose BLAKE3 hashes are known, such as from a list that `inhaul manifest` or `b3sum` has made:
-    /// paths as in [`DataSet::files`], and hashes. Whatever comes of these files is proven by their hashes: a wrong byte
-    /// is never handed out, whoever sends it. A server has to read a file once before it can prove a part of it.
+    /// paths as in [`DataSet::files`], and hashes. All received bytes of these files are proven by their hashes: no
+    /// server can make a wrong byte pass. A server has to read a file once before it can prove a part of it.
     ///
     /// # Errors
     /// As [`Client::open`]; and when a pinned file is not there.
@@ -78,9 +79,9 @@ impl Client {
         self.open_with(source, &Pins::Some(pins))
     }
 
-    /// The same, of a data set all of whose files are known by one hash: the root that stands in the second line of what
-    /// `inhaul manifest` and `inhaul get --manifest` write. Names, sizes and contents of all files are what that list
-    /// says, whoever sends them; directories, links and times are the servers' word. The server that is asked for the
+    /// The same, of a data set all of whose files are known by one hash: the root in the second line of the files that
+    /// `inhaul manifest` and `inhaul get --manifest` write. Names, sizes and contents of all files are proven by that
+    /// list, with any server; directories, links and times are the servers' word. The server that is asked for the
     /// hashes reads all files first, unless it remembers them.
     ///
     /// # Errors
@@ -114,8 +115,8 @@ impl Client {
         Ok(DataSet::new(source, set))
     }
 
-    /// What there is at a source, without opening it: a file itself; what lies in a directory or, `recursive`, all
-    /// beneath it, in the order of names.
+    /// Lists a source without opening it: a file itself, or the entries of a directory (with `recursive`, all beneath
+    /// it), in the order of names.
     ///
     /// # Errors
     /// As [`Client::open`].
@@ -191,7 +192,7 @@ impl Client {
     }
 }
 
-/// What may be shown of an address: what stands behind the '#' is a secret.
+/// An address without its secret, the text behind the '#'.
 fn before_ticket(address: &str) -> &str {
     address.split('#').next().unwrap_or_default()
 }
@@ -232,7 +233,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The same, from a file that nobody else may read. It may have several lines.
+    /// The same, from a file that only its owner may read. It may have several lines.
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.token_files.push(path.into());
         self
@@ -268,13 +269,13 @@ impl ClientBuilder {
         self.parameter(Policy::PARAMETER, policy.name())
     }
 
-    /// What this client takes in from all senders together, at most.
+    /// Limit on the rate that this client receives from all senders together.
     pub fn receive_rate(mut self, rate: Bitrate) -> Self {
         self.options.receive_rate = Some(rate);
         self
     }
 
-    /// What it takes in from each sender, at most.
+    /// Limit on the rate that it receives from each sender.
     pub fn rate(mut self, rate: Bitrate) -> Self {
         self.options.rate = Some(rate);
         self
@@ -292,16 +293,17 @@ impl ClientBuilder {
         self
     }
 
-    /// What is read is kept in this directory, and not asked for again: at most `bytes_max` on the disk, 64 MiB or more;
-    /// what was not used for longest goes. Processes of one user may share it. What is kept was proven when it came, and
-    /// is checked again before it is handed out. It counts for the same servers and the same description of the data
-    /// set, sizes and times included; of pinned files it counts for their hashes, whoever has sent it.
+    /// Caches read data in this directory, so that it is not requested again: at most `bytes_max` on the disk, 64 MiB
+    /// or more. The least recently used data is evicted. Processes of one user may share it. Cached data was proven
+    /// when it came, and is checked again before it is handed out. It is valid for the same servers and the same
+    /// description of the data set, sizes and times included; for pinned files it is valid for their hashes, with any
+    /// server.
     pub fn cache(mut self, directory: impl Into<PathBuf>, bytes_max: u64) -> Self {
         self.options.cache = Some(CacheOptions { directory: directory.into(), bytes_max });
         self
     }
 
-    /// How long is waited for servers that are not there just now: half a minute, if nothing is said.
+    /// How long to wait for servers that cannot be reached: by default half a minute.
     pub fn retry_for(mut self, patience: Duration) -> Self {
         self.options.retry_for = Span::from_nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
         self

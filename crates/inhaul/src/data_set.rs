@@ -13,13 +13,13 @@ pub struct DataSet {
     set: OpenSet,
 }
 
-/// Something in a data set, with what is kept of it: all that is needed to make the same elsewhere.
+/// An entry of a data set, with all metadata that is needed to recreate it elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Item<'d> {
     /// Its path in the data set, as [`File::path`]; that of the data set itself is empty.
     pub path: &'d [u8],
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind<'d>,
     /// Its permissions, as `chmod` takes them. They mean nothing for links.
     pub mode: u32,
@@ -27,7 +27,7 @@ pub struct Item<'d> {
     pub modified: Timestamp,
 }
 
-/// What an [`Item`] is.
+/// The kind of an [`Item`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ItemKind<'d> {
@@ -84,14 +84,14 @@ impl DataSet {
         self.set.manifest().directories().iter().map(|directory| directory.path.as_slice())
     }
 
-    /// Paths of its symbolic links, in their order. What a link leads to is not among the files; it can be opened by
-    /// itself, if it lies within what the server offers.
+    /// Paths of its symbolic links, in their order. A link's target is not among the files; it can be opened on its
+    /// own, if it lies within the offered directories.
     pub fn links(&self) -> impl Iterator<Item = &[u8]> {
         self.set.manifest().symlinks().iter().map(|link| link.path.as_slice())
     }
 
-    /// All that is in it: its directories, itself the first and parents before children; its files; further names of
-    /// these; and its symbolic links, which lead to what is not in it.
+    /// All its entries: its directories, itself first and parents before children; its files; further names of these;
+    /// and its symbolic links, whose targets are not entries.
     pub fn items(&self) -> impl Iterator<Item = Item<'_>> {
         let manifest = self.set.manifest();
         let item =
@@ -147,7 +147,7 @@ impl DataSet {
     /// Reads ranges of files into `destination`, all of them in one request: see [`Buffers`] for memory.
     ///
     /// # Errors
-    /// When there is no such file, or a range ends beyond it. What goes wrong later the handle tells.
+    /// If there is no such file, or a range ends beyond it. The handle reports later errors.
     pub fn read_ranges<P: AsRef<[u8]>, D: ReadDestination>(
         &self,
         ranges: &[(P, Range<u64>)],
@@ -156,7 +156,7 @@ impl DataSet {
         self.set.read(self.placed(ranges)?, destination, true)
     }
 
-    /// The same for what nobody waits for yet: it comes when nothing else is wanted.
+    /// The same at low priority, for data that no read waits for yet: it comes only when no read waits.
     ///
     /// # Errors
     /// As [`DataSet::read_ranges`].
@@ -180,7 +180,7 @@ impl DataSet {
         ranges.iter().map(place).collect()
     }
 
-    /// What has come for it so far.
+    /// Its traffic so far.
     ///
     /// # Errors
     /// When the client has died.

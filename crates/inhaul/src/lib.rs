@@ -21,13 +21,12 @@
 //! - A [`DataSet`] is open: its description is here, and its sessions with all mirrors stay. So a read takes one round
 //!   trip. [`DataSet::read_ranges`] sends many ranges in one request, and takes no more than their bytes, rounded to
 //!   chunks of 1 KiB, and what proves them.
-//! - Every byte is proven before it is handed out: against what the server vouches for, or, where the user knows the
-//!   files' hashes ([`Client::open_pinned`]), against these; then no server can make a wrong byte pass.
+//! - Every byte is proven before it is handed out: against the server's hashes, or against hashes that the user knows
+//!   ([`Client::open_pinned`]); then no server can make a wrong byte pass.
 //! - A [`Handle`] is a future, of no particular runtime; or it is joined. It tells how far it is, and ends at once when
 //!   it is cancelled or dropped.
 //!
-//! Nothing is printed, no limit of the process is raised, and no signal is caught. What there is to say goes to the
-//! `log` crate.
+//! Nothing is printed, no limit of the process is raised, and no signal is caught. Messages go to the `log` crate.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 

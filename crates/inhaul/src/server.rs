@@ -12,9 +12,9 @@ use inhaul_mover::{
     Surroundings,
 };
 
-/// Memory for the lists of files of all sessions together, if nothing is said.
+/// Default memory for the lists of files of all sessions together.
 const MANIFEST_MEMORY: u64 = 1 << 30;
-/// Sessions at once, if nothing is said.
+/// Default maximum number of sessions.
 const SESSIONS: usize = 1024;
 
 /// A running server. Dropping it ends it.
@@ -42,7 +42,7 @@ pub struct ServerBuilder {
 }
 
 impl Server {
-    /// A server that is to be started.
+    /// Options of a server to start.
     pub fn builder() -> ServerBuilder {
         ServerBuilder {
             directories: Vec::new(),
@@ -62,8 +62,8 @@ impl Server {
         self.address
     }
 
-    /// The address of what lies at `path`, for clients on this host or in its network: with the fingerprint of the
-    /// server's key, so that nothing else is believed, and without any token.
+    /// The address of `path`, for clients on this host or in its network: with the fingerprint of the server's key, so
+    /// that a client trusts no other server, and without any token.
     pub fn address_of(&self, path: &str) -> String {
         let path = path.replace('%', "%25").replace('#', "%23");
         format!("inhaul://{}/{}#{}", self.address, path.trim_start_matches('/'), self.key)
@@ -72,7 +72,7 @@ impl Server {
     /// Ends it: sessions have a moment to come to their end. Waits for that.
     ///
     /// # Errors
-    /// What it has ended with.
+    /// The error that ended it.
     pub fn stop(mut self) -> Result<(), MoveError> {
         self.end()
     }
@@ -87,7 +87,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody is left to hear of it.
+        // No caller is left to receive the error.
         let _ = self.end();
     }
 }
@@ -95,7 +95,8 @@ impl Drop for Server {
 impl ServerBuilder {
     /// Offers a directory or a file, with all beneath it. Can be repeated.
     ///
-    /// Paths of addresses begin with its own name: `NAME/PATH`. If nothing else is offered, the name may be left out.
+    /// Paths of addresses begin with its own name: `NAME/PATH`. If it is the only offered directory, the name may be
+    /// left out.
     pub fn offer(mut self, path: impl Into<PathBuf>) -> Self {
         self.directories.push(Ok(Offer::from(path.into())));
         self
@@ -114,14 +115,14 @@ impl ServerBuilder {
         self
     }
 
-    /// What it sends to all receivers together, at most.
+    /// Limit on the rate that it sends to all receivers together.
     pub fn send_rate(mut self, rate: Bitrate) -> Self {
         self.send_rate = Some(rate);
         self
     }
 
-    /// What it sends to each client over all its sessions, at most: to each key or token, or to each address where
-    /// everybody may read ([public](Self::public)).
+    /// Limit on the rate that it sends to each client over all its sessions. A client is a key or a token, or an
+    /// address if everybody may read ([public](Self::public)).
     pub fn client_rate(mut self, rate: Bitrate) -> Self {
         self.client_rate = Some(rate);
         self
@@ -134,7 +135,7 @@ impl ServerBuilder {
     }
 
     /// The directory of the server's key, the keys and tokens that it lets in, and its audit log. Without one it has a
-    /// new key each time, and lets in only what is [public](Self::public).
+    /// new key each time, and admits clients only if it is [public](Self::public).
     pub fn state(mut self, directory: impl Into<PathBuf>) -> Self {
         self.state = Some(directory.into());
         self

@@ -12,8 +12,8 @@ use inhaul_mover::{
     ReadOptions, Report, Request, Rule, Stop, Update,
 };
 
-/// A transfer to or from files, on a thread of its own. Dropping it ends it; what was verified stays, and the same call
-/// goes on from there.
+/// A transfer to or from files, on a thread of its own. Dropping it ends it; verified data stays, and the same call
+/// continues from there.
 #[derive(Debug)]
 pub struct Transfer {
     stop: Stop,
@@ -46,7 +46,7 @@ impl Transfer {
         }
     }
 
-    /// Ends it now. [`Transfer::join`] says what has come of it.
+    /// Ends it now. [`Transfer::join`] returns the result.
     pub fn cancel(&self) {
         self.stop.stop();
     }
@@ -68,7 +68,7 @@ impl Transfer {
         self.policy.clone()
     }
 
-    /// Waits for its end: the report, and what it has ended with.
+    /// Waits for its end: the report, and the result.
     pub fn join(mut self) -> (Report, Result<(), MoveError>) {
         let died = || (Report::default(), Err(MoveError::Internal("the thread of a transfer has died".to_owned())));
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_else(died)
@@ -84,7 +84,7 @@ impl Drop for Transfer {
     }
 }
 
-/// A get that is to be started. What is not said is as on the command line.
+/// Options of a get to start. The defaults are those of the command line.
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before it is started"]
 pub struct GetBuilder {
@@ -135,7 +135,7 @@ impl GetBuilder {
         self
     }
 
-    /// Nothing is fetched: the report says what would be.
+    /// Nothing is fetched: the report says what would be fetched.
     pub fn dry_run(mut self) -> Self {
         self.options.dry_run = true;
         self
@@ -164,7 +164,7 @@ impl GetBuilder {
     }
 }
 
-/// A put that is to be started.
+/// Options of a put to start.
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before it is started"]
 pub struct PutBuilder {

@@ -156,7 +156,7 @@ fn a_cancelled_read_ends_at_once_and_others_go_on() {
     let buffers = || Buffers(vec![vec![0; 100 << 20]]);
     let ahead = set.read_ahead(&[("", 0..100 << 20)], buffers()).unwrap();
     assert!(!ahead.wait(Duration::from_millis(200)));
-    // What somebody waits for goes before what is fetched ahead: 100 MiB at 200 Mbit/s take 4 s.
+    // Reads have priority over read-ahead: 100 MiB at 200 Mbit/s take 4 s.
     let start = 150 << 20;
     let urgent = set.read_ranges(&[("", start..start + 5000)], Buffers(vec![vec![0; 5000]])).unwrap();
     assert!(urgent.wait(Duration::from_secs(2)) && !ahead.is_over());
@@ -178,7 +178,7 @@ fn pinned_files_are_proven_by_their_hashes_and_by_nothing_else() {
         assert!(set.read("0", range.clone()).unwrap() == contents[0][range.start as usize..range.end as usize]);
     }
     assert!(set.read("1", 0..20_000).unwrap() == contents[1]);
-    // The server has other bytes than those that are known: none of them comes through.
+    // The server has other bytes than the pinned ones: none of them is handed out.
     let other = client.open_pinned(&source, [("0", hashes[1])]).unwrap();
     let error = other.read("0", 0..1000).unwrap_err();
     assert!(error.to_string().contains("not what was pinned"), "{error}");
@@ -332,11 +332,11 @@ fn what_a_cache_has_is_not_asked_for_again_and_is_right_or_not_taken() {
         assert_eq!([stats.cached_bytes, stats.placed_bytes.min(1)], wanted, "{stats:?}");
     };
     let all = 3_000_000 + 99_994 + 4;
-    // What a client has brought is there when the client has ended.
+    // The data that a client fetched is in the cache when the client has ended.
     check(&open(), [0, 1]);
     let set = open();
     check(&set, [all, 0]);
-    // A part of what is kept, and more than is kept.
+    // A part of the cached range, and more than the cached range.
     assert!(set.read("0", 2_000_001..2_000_010).unwrap() == contents[0][2_000_001..2_000_010]);
     assert_eq!(set.stats().unwrap().placed_bytes, 0);
     assert!(set.read("0", 0..5 << 20).unwrap() == contents[0]);
@@ -384,7 +384,7 @@ fn processes_share_a_cache_and_what_cannot_be_one_is_refused() {
     }
 }
 
-/// Writes a file that is not the one that was there before, though it has the same time.
+/// Replaces a file by another one with the same time.
 fn put_in_place(path: &Path, bytes: &[u8]) {
     let new = path.with_extension("new");
     std::fs::write(&new, bytes).unwrap();
@@ -403,7 +403,7 @@ fn read_cached(cache: &Path, address: &str, right: &[u8]) -> bool {
     stats.cached_bytes > 0
 }
 
-/// Reads until the cache has it: what was written just now may not have settled.
+/// Reads until the cache has it: a file written just now may not be settled yet.
 fn settle(cache: &Path, address: &str, right: &[u8]) {
     assert!((0..50).any(|_| read_cached(cache, address, right)), "the cache keeps what does not change");
 }

@@ -22,10 +22,10 @@ const SCALES_S: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 150.0];
 const STABILITY_S: f64 = 1.0;
 /// ... over this part of the measured time where that is shorter than ten of it, ...
 const STABILITY_PART: f64 = 0.1;
-/// ... and never over less than so many samples: between them trajectories are straight.
+/// ... and always over at least this many samples: between them trajectories are straight.
 const STABILITY_SAMPLES: u64 = 2;
 
-/// Everything of the result but what the runner knows better (experiment, case, seed, validity).
+/// The whole result, except the fields that the runner sets (experiment, case, seed, validity).
 pub(crate) fn assess(plan: &Plan, outcome: &Outcome) -> RunResult {
     debug_assert_eq!(plan.flows.len(), outcome.flows.len());
     let stops: Vec<Time> = outcome.flows.iter().map(|flow| flow.stop).collect();
@@ -75,8 +75,8 @@ fn share_efficiencies(plan: &Plan, flows: &mut [FlowResult]) {
     }
 }
 
-/// The scenario's time, as far as the run went. Where every flow that is measured had its object to fetch, it ends with
-/// the last of them: what follows is not of a transfer, and would make its rate smaller.
+/// The scenario's time, as far as the run went. If every measured flow fetched an object, it ends with the last of
+/// them: later time does not belong to a transfer, and would make its rate smaller.
 fn measured_time(plan: &Plan, outcome: &Outcome) -> [f64; 2] {
     let from = plan.measure.0.min(outcome.ended);
     let to = plan.measure.1.min(outcome.ended);
@@ -194,7 +194,7 @@ fn epoch_result(plan: &Plan, epoch: &Epoch, flows: &[FlowResult]) -> EpochResult
     let (from_s, to_s) = (epoch.from.as_secs_f64(), epoch.to.as_secs_f64());
     let active: Vec<usize> = (0..flows.len()).filter(|k| !flows[*k].background && ideal_bps[*k] > 0.0).collect();
     let rtt_max = active.iter().map(|k| plan.flows[*k].rtt).max().unwrap_or_default();
-    // A window shorter than what is recorded would measure straight lines between samples.
+    // A window shorter than the record's interval would measure straight lines between samples.
     let window_s = (rtt_max * CENTRAL_INTERVAL_RTTS).max(plan.record * 2).as_secs_f64();
     let judged: Vec<(&Trajectory, f64)> = active.iter().map(|k| (&flows[*k].trajectory, ideal_bps[*k])).collect();
     let rates: Vec<f64> = judged.iter().map(|(trajectory, _)| trajectory.rate_bps(from_s, to_s)).collect();

@@ -1,4 +1,4 @@
-//! What the generators of networks draw with.
+//! Random draws for the generators of networks.
 
 use inhaul_base::RandomStream;
 

@@ -11,11 +11,11 @@ use crate::scenario::{Plan, Routes, WhatChanges};
 /// The longest packet of a host that no flow says anything about, in bytes.
 const MTU_DEFAULT: u16 = 1500;
 
-/// What of a scenario can be emulated.
+/// The part of a scenario that can be emulated.
 pub struct Emulated {
     /// The network. Its hosts and links stand in the order of the scenario's topology.
     pub grid: Grid,
-    /// What the scenario asks for beyond that, in words.
+    /// The scenario's further requirements, in words.
     pub left_out: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ fn mtus(plan: &Plan) -> BTreeMap<NodeId, u16> {
     mtus
 }
 
-/// What of a plan neither the emulator nor a real network does, in words.
+/// The parts of a plan that neither the emulator nor a real network supports, in words.
 pub(crate) fn left_out(plan: &Plan) -> Vec<String> {
     let mut left_out = Vec::new();
     let limited = |spec: &HostSpec| {

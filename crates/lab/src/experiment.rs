@@ -23,7 +23,7 @@ const FILES: &[Files] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 pub struct Experiment {
     /// `PAPER/ITEM`, as written on the command line.
     pub name: String,
-    /// What it shows.
+    /// Its subject.
     pub title: String,
     /// Where the paper shows it, like `gtp-2004 Figure 7`.
     pub source: String,
@@ -51,7 +51,7 @@ pub enum ExperimentError {
     /// There is none of that name.
     #[error("there is no experiment '{name}'; 'inhaul lab list' shows them{}", hint(.near))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The one whose name is nearest.
         near: Option<String>,
@@ -61,7 +61,7 @@ pub enum ExperimentError {
     Broken {
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// Its scenario is refused, as it was changed.
@@ -77,7 +77,7 @@ fn hint(near: &Option<String>) -> String {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// What is claimed, in words.
+    /// The claim, in words.
     pub what: String,
     /// The case that it is about; empty: every case.
     #[serde(default)]
@@ -136,7 +136,7 @@ pub struct Influence {
 pub struct Figure {
     /// Its title.
     pub title: String,
-    /// What is drawn.
+    /// The drawn quantity.
     pub kind: FigureKind,
     /// The case that is drawn; empty: the first (trajectories) or all (bars, scales). Bars: all cases that begin with
     /// it, up to a comma.
@@ -153,7 +153,7 @@ pub struct Figure {
     pub quantities: Vec<String>,
 }
 
-/// What a figure shows.
+/// The kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
@@ -170,20 +170,20 @@ pub enum FigureKind {
     Pairs,
 }
 
-/// A line of the table: a quantity of a case, and what the paper printed.
+/// A line of the table: a quantity of a case, and the paper's value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The case; `*`: every case.
     pub case: String,
     /// The quantity.
     pub quantity: String,
-    /// What the paper printed, in the quantity's own unit; `None`: nothing.
+    /// The paper's value, in the quantity's own unit; `None`: not printed.
     pub published: Option<f64>,
-    /// What it is printed in.
+    /// Its printed unit.
     pub unit: Unit,
 }
 
-/// What numbers are printed in.
+/// Printed units of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Million bits per second.

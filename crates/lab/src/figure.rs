@@ -81,8 +81,8 @@ fn drawing(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Opti
     })
 }
 
-/// Rates over time, with the max-min fair share as a dashed line where it is that of what is drawn, and the rates that
-/// were published.
+/// Rates over time, with the max-min fair share as a dashed line if it applies to the drawn flows, and the published
+/// rates.
 fn trajectories(rows: &[Row], figure: &Figure, run: &RunResult) -> Chart {
     let grouped = |flow: &&FlowResult| flow.group.as_ref().is_some_and(|group| figure.groups.contains(group));
     let mut series = Vec::new();
@@ -114,8 +114,7 @@ fn trajectories(rows: &[Row], figure: &Figure, run: &RunResult) -> Chart {
     }
 }
 
-/// A dashed line, in the colour of what it is compared with, for each rate that the paper prints of something that is
-/// drawn.
+/// A dashed line for each rate that the paper prints of a drawn series, in the colour of that series.
 fn published_rates(rows: &[Row], figure: &Figure, run: &RunResult) -> Vec<Mark> {
     let flows = || run.flows.iter().filter(|flow| !flow.background).map(|flow| flow.name.as_str());
     // Its name, and which of the lines it is compared with.
@@ -164,7 +163,7 @@ fn ideal_steps(figure: &Figure, run: &RunResult) -> Mark {
 fn rates(name: &str, colour: &str, flows: &[&FlowResult], duration_s: f64) -> Series {
     let finest =
         flows.iter().filter_map(|flow| flow.trajectory.points().get(2)).map(|p| p.0).fold(f64::INFINITY, f64::min);
-    // No finer than what was recorded.
+    // No finer than the record.
     let step = (duration_s / POINTS).max(recorded_interval(flows).unwrap_or(finest.min(duration_s)));
     let from = flows.iter().map(|flow| flow.start_s).fold(duration_s, f64::min);
     let to = flows.iter().map(|flow| flow.stop_s).fold(0.0, f64::max);
@@ -252,9 +251,8 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// The names of groups, and what they are. Cases of a sweep, like `protocol = gtp, loss = 1 %`, all name the same
-/// keys:
-/// these are said once.
+/// The names of groups, and their title. Cases of a sweep, like `protocol = gtp, loss = 1 %`, all name the same keys:
+/// these are written once.
 fn group_names(cases: &[&str]) -> (Vec<String>, String) {
     let split = |case: &str| -> Option<(Vec<String>, Vec<String>)> {
         let pairs = case.split(", ").map(|part| part.split_once(" = "));

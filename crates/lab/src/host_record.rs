@@ -38,7 +38,7 @@ const SAMPLES_MAX: usize = 25_000;
 /// How often the reader looks whether all is over.
 const LOOK: Span = Span::from_millis(20);
 
-/// Records this host for `seconds`, beside a busy loop on each processor if it is to be `busy`.
+/// Records this host for `seconds`, beside a busy loop on each processor if `busy`.
 ///
 /// # Errors
 /// When there are no sockets or threads to be had.
@@ -65,7 +65,7 @@ pub fn record_host(seconds: f64, busy: bool) -> io::Result<HostTrace> {
     let (wake_late, stalls) = sent?;
     let (read_late, aggregates) = heard?;
     let micros = |span: Span| (span.as_nanos() as f64 / 100.0).round() / 10.0;
-    let about = if busy { "beside a busy loop on each processor" } else { "with nothing else to do" };
+    let about = if busy { "beside a busy loop on each processor" } else { "without other load" };
     let trace = HostTrace {
         about: about.to_owned(),
         kernel: Machine::here().kernel.unwrap_or_default(),
@@ -143,7 +143,7 @@ fn send(socket: Socket, to: SocketAddr, clock: Clock, end: Time) -> impl FnOnce(
             let datagrams = if woken < half { 1 } else { earned.clamp(1, BURST_MAX) };
             sent_at = woken;
             let bytes = &burst[..datagrams * DATAGRAM_BYTES];
-            // What the network does not take is not missed.
+            // Packets that the network does not take are not missed.
             let segment = socket.segments() && datagrams > 1;
             if segment || datagrams == 1 {
                 let _ = socket.send([socket.outgoing(to, bytes, segment.then_some(DATAGRAM_BYTES as u16))]);
@@ -168,7 +168,7 @@ fn send(socket: Socket, to: SocketAddr, clock: Clock, end: Time) -> impl FnOnce(
 /// Lateness of readings that the reader slept for, and datagrams of each message.
 type Heard = (Vec<Span>, Vec<u16>);
 
-/// Reads what comes, as soon as it is woken.
+/// Reads datagrams as soon as it is woken.
 fn read(socket: Socket, clock: Clock, over: Arc<AtomicBool>) -> impl FnOnce() -> io::Result<Heard> {
     move || {
         let _ = sleep_exactly();
@@ -184,7 +184,7 @@ fn read(socket: Socket, clock: Clock, over: Arc<AtomicBool>) -> impl FnOnce() ->
                 continue;
             }
             let batch = receiver.receive(&socket, &mut Seals::default())?;
-            // The first is the one that the thread slept for; what came behind it was read with it.
+            // The first is the datagram that woke the thread; later ones were read with it.
             if let Some(first) = batch.messages().first()
                 && late.len() < SAMPLES_MAX
             {
@@ -233,7 +233,7 @@ impl HostTrace {
         out.write_all(&text)
     }
 
-    /// What is in it, in a few lines.
+    /// Its content, in a few lines.
     pub fn summary(&self) -> String {
         let quantiles = |list: &[f64]| {
             let mut sorted = list.to_vec();

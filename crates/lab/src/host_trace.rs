@@ -21,18 +21,18 @@ const VERSION: u32 = 1;
 const TEXT_MAX: u64 = 4 << 20;
 /// The longest delay of a trace, in microseconds: a minute.
 const LATE_US_MAX: f64 = 60e6;
-/// What a socket may hold, in bytes: what Linux gives at least, up to what its options can say.
+/// Size of a socket's buffer, in bytes: from the least that Linux gives to the most that its options can express.
 const SOCKET_BYTES: RangeInclusive<u64> = 2_048..=i32::MAX as u64;
 /// The longest time between two stalls, in microseconds: a day.
 const BETWEEN_US_MAX: f64 = 86_400e6;
 
-/// What a host did, as it stands in its file. Times are in microseconds.
+/// A record of a host, as in its file. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostTrace {
     /// The form of the file.
     pub host_trace: u32,
-    /// What was recorded, in words.
+    /// Description of the record.
     pub about: String,
     /// The kernel that it was recorded on.
     pub kernel: String,
@@ -40,7 +40,7 @@ pub struct HostTrace {
     pub processors: u32,
     /// How long it was recorded.
     pub seconds: f64,
-    /// What its UDP sockets hold, in bytes; not known: what Linux grants unasked.
+    /// Buffer size of its UDP sockets, in bytes; if unknown: Linux's default.
     #[serde(default)]
     pub socket_bytes: Option<u64>,
     /// How late a thread ran that had slept until a deadline, one after the other.
@@ -60,7 +60,7 @@ pub enum TraceError {
     /// There is none of that name.
     #[error("there is no trace of a host '{name}'; there are: none, {}, or a file that ends in .json", names().join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The file cannot be read.
@@ -76,7 +76,7 @@ pub enum TraceError {
     Bad {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
 }
@@ -124,7 +124,7 @@ impl Default for HostTrace {
 }
 
 impl HostTrace {
-    /// Reads a trace and checks it; the error says what is wrong.
+    /// Reads a trace and checks it; the error names the fault.
     ///
     /// # Errors
     /// When it is none, or its numbers make no sense.

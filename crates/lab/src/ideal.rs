@@ -11,7 +11,7 @@ use crate::scenario::{Plan, WhatChanges};
 pub(crate) struct Epoch {
     pub(crate) from: Time,
     pub(crate) to: Time,
-    /// The fair rate of each flow of the plan, headers included, in bits per second; 0 for those that are not active.
+    /// The fair rate of each flow of the plan, headers included, in bits per second; 0 for inactive flows.
     pub(crate) rates_bps: Vec<f64>,
     /// Whether a flow that is measured starts with it.
     pub(crate) is_join: bool,

@@ -15,9 +15,9 @@ const TOLERANCE: f64 = 0.1;
 const SHOULD: f64 = 3.0;
 const MUST: f64 = 8.0;
 
-/// Rates are means over a central interval, but over no fewer packets of the slowest flow than these: what is lost at
-/// random makes a mean of n packets uncertain by sqrt(p / n (1 - p)), and it takes 1.6 % of that for chance alone not
-/// to break a tolerance of a tenth.
+/// Rates are means over a central interval, but over at least this many packets of the slowest flow: random loss makes
+/// a mean of n packets uncertain by sqrt(p / n (1 - p)), and it takes 1.6 % of that for chance alone not to break a
+/// tolerance of a tenth.
 pub(crate) fn window_packets(loss: f64) -> f64 {
     50.0 + 4_000.0 * loss / (1.0 - loss)
 }
@@ -38,11 +38,11 @@ pub struct Event {
     pub intervals: Option<f64>,
     /// The least part of its share that a flow had over the second half of the epoch.
     pub worst: f64,
-    /// What all had over what they should have had, from the third central interval on.
+    /// The sum of rates over the sum of ideal rates, from the third central interval on.
     pub aggregate: f64,
 }
 
-/// Joins or leaves: all, those that had their shares after three central intervals, and after eight.
+/// Joins or leaves: total, number with fair shares after three central intervals, and after eight.
 pub type Counts = [usize; 3];
 
 /// Counts an event among joins or leaves.
@@ -67,7 +67,7 @@ fn is_between_events(epoch: &EpochResult, run: &RunResult) -> bool {
 }
 
 fn event(run: &RunResult, epoch: &EpochResult, loss: f64, mtu_of: &dyn Fn(&str) -> u16) -> Event {
-    // What the link loses at random does not come, whatever is asked for.
+    // The link's random losses reduce arrivals at every requested rate.
     let comes = 1.0 - loss;
     let active: Vec<(&FlowResult, f64)> = run
         .flows

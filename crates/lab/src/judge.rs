@@ -12,7 +12,7 @@ use crate::result::{EpochResult, RunResult, Verdict};
 /// Central intervals are this many RTTmax (gtp-2004 4.2).
 const CENTRAL_INTERVAL_RTTS: f64 = 3.0;
 
-/// An experiment with its runs and what they come to.
+/// An experiment with its runs and its judgement.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// Ours beside the paper's.
@@ -36,14 +36,14 @@ pub struct TableRow {
     pub ci95: Option<f64>,
     /// Repetitions that had the quantity.
     pub samples: usize,
-    /// What the paper printed.
+    /// The paper's value.
     pub published: Option<f64>,
-    /// What people are shown it in; the numbers here are in the quantity's own unit.
+    /// Its displayed unit; the numbers here are in the quantity's own unit.
     pub unit: Unit,
 }
 
-/// Compares the results with the expected ones. Published values and what is known only from several runs are entered
-/// into the runs as well.
+/// Compares the results with the expected ones. Published values, and values that need several runs, are entered into
+/// the runs as well.
 pub fn judge(experiment: &Experiment, runs: &mut [RunResult]) -> Judgement {
     experiment.influence.iter().for_each(|influence| enter_influence(influence, runs));
     let table = experiment.rows.iter().flat_map(|row| table_rows(row, runs)).collect();
@@ -133,7 +133,7 @@ fn check_bounds(check: &Check, case: &str, found: Option<Estimate>) -> Verdict {
     }
 }
 
-/// Each neighbour in the list is above the next. Whether the confidence intervals overlap is said.
+/// Each neighbour in the list is above the next. The text says whether the confidence intervals overlap.
 fn check_order(check: &Check, name: &str, runs: &[RunResult]) -> Verdict {
     let found: Vec<(&str, Option<Estimate>)> =
         check.order.iter().map(|case| (case.as_str(), quantity(runs, case, name))).collect();

@@ -10,8 +10,8 @@ pub fn jain_index(rates: &[f64]) -> Option<f64> {
     (rates.len() >= 2 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
-/// Jain's index against an ideal allocation: of `rates[i] / ideal[i]`, over the flows whose ideal is above zero. 1
-/// when each has the same part of what it should have.
+/// Jain's index against an ideal allocation: of `rates[i] / ideal[i]`, over the flows whose ideal is above zero. 1 if
+/// each has the same part of its ideal rate.
 pub fn jain_index_against(rates: &[f64], ideal: &[f64]) -> Option<f64> {
     let parts: Vec<f64> =
         rates.iter().zip(ideal).filter(|(_, ideal)| **ideal > 0.0).map(|(x, ideal)| x / ideal).collect();
@@ -28,7 +28,7 @@ pub fn min_max_ratio(rates: &[f64]) -> Option<f64> {
 /// The max-min fair allocation of a network, by progressive filling: all flows grow together, and a flow stops at a
 /// full link or at its own limit (Bertsekas and Gallager, *Data Networks*, 6.5.2).
 ///
-/// `capacities[l]` is what link `l` carries, `routes[f]` the links of flow `f`, `limits[f]` what it can use at most
+/// `capacities[l]` is the capacity of link `l`, `routes[f]` the links of flow `f`, `limits[f]` the flow's own limit
 /// (infinite: no limit). A flow with neither link nor limit gets infinity. This is an oracle: it shares no code with
 /// the protocols.
 pub fn max_min_ideal(capacities: &[f64], routes: &[Vec<usize>], limits: &[f64]) -> Vec<f64> {
@@ -58,7 +58,7 @@ pub fn max_min_ideal(capacities: &[f64], routes: &[Vec<usize>], limits: &[f64]) 
         for (left, n) in left.iter_mut().zip(&on_link) {
             *left -= step * f64::from(*n);
         }
-        // Rounding must not leave a link that is full with a crumb: what is within a billionth of it is full.
+        // Rounding must not leave a tiny rest on a full link: a link within a billionth of its capacity is full.
         let is_full = |link: usize| capacities[link].is_finite() && left[link] <= capacities[link] * 1e-9;
         let before = growing.len();
         growing.retain(|&flow| {
@@ -71,7 +71,7 @@ pub fn max_min_ideal(capacities: &[f64], routes: &[Vec<usize>], limits: &[f64]) 
     rates
 }
 
-/// A mean with what is known of its error.
+/// A mean with its error, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The mean.
@@ -97,8 +97,7 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, ci95, samples })
 }
 
-/// Standard deviation of independent repetitions, as the estimate of what they were drawn from; `None` of less than
-/// two.
+/// Sample standard deviation of independent repetitions; `None` for fewer than two.
 pub fn deviation(values: &[f64]) -> Option<f64> {
     let mean = estimate(values)?.mean;
     let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
@@ -190,9 +189,9 @@ impl Trajectory {
     }
 }
 
-/// How long after `from_s` the rates of all flows are what they should be, and stay so up to `to_s`: the least `d`
-/// such that in each window of `window_s` that lies in `[from_s + d, to_s]`, taken every tenth of a window, each
-/// flow's mean rate is within `tolerance` (a ratio) of its ideal. `None`: never, or the time is shorter than a window.
+/// How long after `from_s` the rates of all flows reach their ideal, and keep it up to `to_s`: the least `d` such that
+/// in each window of `window_s` that lies in `[from_s + d, to_s]`, taken every tenth of a window, each flow's mean rate
+/// is within `tolerance` (a ratio) of its ideal. `None`: never, or the time is shorter than a window.
 pub fn convergence_s(
     flows: &[(&Trajectory, f64)],
     from_s: f64,
@@ -369,7 +368,7 @@ mod tests {
         assert_eq!(variation(&c, 0.0, 3.0, 1.0), None);
         assert_eq!(variation(&a, 0.0, 1.9, 1.0), None, "one window");
         assert_near(stability_index(&[(&a, 0.0, 3.0), (&b, 0.0, 3.0), (&c, 0.0, 3.0)], 1.0).unwrap(), 0.1);
-        // Each flow over its own time: what came before it counts for nobody.
+        // Each flow over its own time: bytes from before it are not counted.
         assert_near(stability_index(&[(&a, 1.0, 3.0)], 1.0).unwrap(), (200.0f64).sqrt() / 110.0);
         assert_eq!(stability_index(&[], 1.0), None);
     }

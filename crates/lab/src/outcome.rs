@@ -5,7 +5,7 @@ use inhaul_base::{Span, Time};
 /// A run that has ended. Times count from its start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// What it was run in: `sim` or `emu`.
+    /// Its backend: `sim` or `emu`.
     pub(crate) backend: &'static str,
     /// When it ended.
     pub(crate) ended: Time,

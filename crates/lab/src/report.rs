@@ -22,13 +22,13 @@ pub struct Summary<'a> {
     pub runs: usize,
     /// Whether all of them are valid.
     pub valid: bool,
-    /// Means over repetitions, beside what a paper printed.
+    /// Means over repetitions, beside a paper's values.
     pub table: &'a [TableRow],
     /// The checks, with expected and actual values.
     pub checks: &'a [Verdict],
 }
 
-/// A run as a table: what it was, each flow, the metrics, and the flows' rates over time. Ends with a newline.
+/// A run as a table: its description, each flow, the metrics, and the flows' rates over time. Ends with a newline.
 pub fn run_table(run: &RunResult) -> String {
     let mut text = String::new();
     let case = if run.case.is_empty() { String::new() } else { format!(" [{}]", run.case) };
@@ -72,7 +72,7 @@ fn flow_table(run: &RunResult) -> Table {
     let mut table = Table::new([Left, Left, Right, Right, Right, Right, Right, Right, Left]).indented(2);
     table.row(["flow", "protocol", "RTT", "bytes", "in", "goodput", "ideal", "loss"]);
     for flow in run.flows.iter().take(SHOWN) {
-        // One that was done before has its own time: nothing of it is in the measured one.
+        // An earlier run has its own time: the measured one does not include it.
         let is_before = flow.stop_s <= run.measured_s[0] && flow.stop_s > flow.start_s;
         let seen = flow.throughput(if is_before { [flow.start_s, flow.stop_s] } else { run.measured_s });
         let note = match &flow.failure {

@@ -16,7 +16,7 @@ pub struct RunResult {
     pub experiment: String,
     /// The cell of the sweep; empty if there is none.
     pub case: String,
-    /// What it was run in.
+    /// Its backend.
     pub backend: String,
     /// The seed that repeats it.
     pub seed: u64,
@@ -40,15 +40,15 @@ pub struct RunResult {
     pub links: Vec<LinkResult>,
     /// The stretches of time in which the same flows were active over the same links.
     pub epochs: Vec<EpochResult>,
-    /// What the run is judged by.
+    /// The run's metrics.
     pub metrics: Metrics,
-    /// What the paper printed, by the name of the quantity.
+    /// The paper's values, by the name of the quantity.
     pub published: BTreeMap<String, f64>,
     /// The checks, with expected and actual values.
     pub checks: Vec<Verdict>,
     /// Packets that came over links.
     pub packet_hops: u64,
-    /// Fingerprint of what the run did, after [`TRACE_FORM`], in hexadecimal: equal for equal runs. Empty where time is
+    /// Fingerprint of the run's events, after [`TRACE_FORM`], in hexadecimal: equal for equal runs. Empty where time is
     /// real.
     pub trace: String,
 }
@@ -102,7 +102,7 @@ pub struct FlowResult {
     pub efficiency: f64,
 }
 
-/// Results that were kept before this was counted are of flows that nobody held.
+/// Older results lack this field: their flows were not held.
 const fn never_held() -> Option<f64> {
     Some(0.0)
 }
@@ -164,14 +164,14 @@ pub struct EpochResult {
     pub convergence_s: Option<f64>,
     /// Jain's index of their mean rates against the ideal.
     pub jain_index_ideal: Option<f64>,
-    /// Max-min fair rate of data of each flow, by its number; 0 for those that were not active.
+    /// Max-min fair rate of data of each flow, by its number; 0 for inactive flows.
     pub ideal_bps: Vec<f64>,
     /// Whether a measured flow starts with it.
     #[serde(skip)]
     pub is_join: bool,
 }
 
-/// What a run is judged by. All but the last are over the measured time, without background flows.
+/// A run's metrics. All except the last are over the measured time, without background flows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metrics {
@@ -189,7 +189,7 @@ pub struct Metrics {
     /// Time from the last event before the end of the measured time until all flows had their max-min fair share
     /// within 10 %, and kept it.
     pub convergence_s: Option<f64>,
-    /// Mean of the epochs' convergence times, of those that converged.
+    /// Mean of the convergence times of the epochs that converged.
     pub convergence_mean_s: Option<f64>,
     /// Part of the epochs that converged.
     pub converged_ratio: Option<f64>,
@@ -200,8 +200,8 @@ pub struct Metrics {
     pub stability_index: Option<f64>,
     /// Length of the windows of these rates, in seconds.
     pub stability_interval_s: Option<f64>,
-    /// What is left to a flow by the others, over what it has alone (eval-2004's influence ratio); `None` where an
-    /// experiment does not ask for it.
+    /// A flow's rate beside the others, over its rate alone (eval-2004's influence ratio); `None` if the experiment
+    /// does not ask for it.
     pub influence_ratio: Option<f64>,
     /// Processor time of the senders for a gigabyte (1e9 bytes) of data, in seconds; `None` where none is spent, as in
     /// the simulator.
@@ -287,7 +287,7 @@ impl RunResult {
         (!sums.is_empty()).then(|| sums.into_values().collect())
     }
 
-    /// A flow's rate over what the others left of the sum of all ideal rates.
+    /// A flow's rate over the part of all ideal rates that the others left.
     fn of_rest(&self, name: &str) -> Option<f64> {
         let ideal: f64 = self.measured_flows().filter_map(|flow| flow.ideal_bps).sum();
         let others: f64 = self.measured_flows().filter(|flow| flow.name != name).map(|flow| flow.measured_bps).sum();
@@ -329,7 +329,7 @@ fn parse_window(text: &str) -> Option<(f64, f64)> {
 }
 
 impl FlowResult {
-    /// What it delivered in a time, as far as it was active in it, and how long that was.
+    /// Its delivered bytes in a time, as far as it was active, and the length of that time.
     pub fn throughput(&self, [from_s, to_s]: [f64; 2]) -> Throughput {
         let (from_s, to_s) = (from_s.max(self.start_s), to_s.min(self.stop_s));
         let bytes = self.trajectory.bytes_at(to_s) - self.trajectory.bytes_at(from_s);

@@ -12,7 +12,7 @@ use crate::result::RunResult;
 use crate::scenario::{Cell, Plan, Scenario};
 use crate::simulated::Simulated;
 
-/// What a scenario is run in.
+/// The backend of a scenario's runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Backend<'a> {
     /// The simulator, with this number of runs at once. The results do not depend on it.
@@ -32,13 +32,13 @@ pub enum Backend<'a> {
     },
 }
 
-/// Is told of the progress of a scenario's runs, from any thread.
+/// Receives the progress of a scenario's runs, from any thread.
 pub trait Watch: Sync {
     /// Which part of the time of all runs is done, from 0 to 1; told now and then.
     fn advanced(&self, part: f64) {
         let _ = part;
     }
-    /// A run that need not be made, for this is what came of it.
+    /// A run that need not be made, because this is its result.
     fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
         let _ = (case, seed);
         None
@@ -56,7 +56,7 @@ pub trait Watch: Sync {
 /// Ignores the progress.
 impl Watch for () {}
 
-/// A run that is to be made: a cell of a scenario, by its number, and a seed.
+/// A run to make: a cell of a scenario, by its number, and a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Which of the scenario's cells.
@@ -131,7 +131,7 @@ pub fn run_jobs(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.clamp(1, jobs.len().max(1)) {
-            // Without a thread, those that there are do its work.
+            // If a thread does not start, the others do its work.
             if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }
@@ -141,8 +141,8 @@ pub fn run_jobs(
     results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Runs a plan once. What breaks a rule of the simulator ends the run early and makes it invalid. `advanced` is told of
-/// each stretch of its time that has passed, and may end it early: then the result is of that time alone.
+/// Runs a plan once. A violated rule of the simulator ends the run early and makes it invalid. `advanced` is called
+/// after each stretch of its time, and may end it early: then the result covers only that time.
 pub fn run_once(plan: &Plan, seed: u64, advanced: &dyn Fn(Span) -> ControlFlow<()>) -> RunResult {
     let mut run = match Simulated::new(plan, seed, None) {
         Ok(run) => run,

@@ -1,4 +1,4 @@
-//! A plan in the simulator: everything is put in its place, time passes, and what was seen comes out.
+//! A plan in the simulator: the network is built, time passes, and the record is returned.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -127,7 +127,7 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
         self.simulation.record(RecorderSpec { interval: self.plan.record })
     }
 
-    /// Lets the rest of the time pass. `advanced` is told of each stretch, and may end it early.
+    /// Lets the rest of the time pass. `advanced` is called after each stretch, and may end it early.
     pub(crate) fn simulate(&mut self, mut advanced: impl FnMut(Span) -> ControlFlow<()>) -> Result<(), SimError> {
         let end = self.plan.end;
         while self.simulation.now() < end {
@@ -175,7 +175,7 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
         flows.into_iter().all(|(flow, transfer)| !flow.endless && self.simulation.is_complete(*transfer))
     }
 
-    /// What came of it, until now.
+    /// Its result until now.
     pub(crate) fn outcome(&mut self) -> Outcome {
         let simulation = &mut self.simulation;
         let links: Vec<(LinkId, String)> =

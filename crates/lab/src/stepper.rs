@@ -14,7 +14,7 @@ use crate::result::RunResult;
 use crate::scenario::{FlowPlan, Plan};
 use crate::simulated::Simulated;
 
-/// Builds the law of one flow when it starts. It is told the flow's name.
+/// Builds the law of one flow when it starts, from the flow's name.
 pub type FlowLaw = Arc<dyn Fn(&str, &LawConfig) -> Box<dyn Law + Send> + Send + Sync>;
 
 /// Laws by the names of flows; a name may end in `*`.
@@ -26,7 +26,7 @@ pub enum StepperError {
     /// A law is for a flow that the scenario does not have.
     #[error("there is no flow '{name}'; there are: {known}")]
     NoFlow {
-        /// What was asked for.
+        /// The requested value.
         name: String,
         /// The flows there are.
         known: String,
@@ -41,7 +41,7 @@ pub enum StepperError {
         /// Its protocol.
         protocol: &'static str,
     },
-    /// The simulator refuses what the scenario says.
+    /// The simulator refuses the scenario.
     #[error("the simulator refuses the scenario: {0}")]
     Refused(String),
 }
@@ -52,7 +52,7 @@ pub struct Stepper {
     seed: u64,
 }
 
-/// What a flow is about to do.
+/// The next state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowPhase {
@@ -68,7 +68,7 @@ pub enum FlowPhase {
     Failed,
 }
 
-/// How a flow stands now. Counters run from its start. What no end measures is zero.
+/// State of a flow. Counters run from its start. Values that no end measures are zero.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowState {
     /// Its name.
@@ -234,7 +234,7 @@ impl Stepper {
         }
     }
 
-    /// What came of the time that has passed, as a run that ended now.
+    /// The result of the passed time, as a run that ended now.
     pub fn result(&mut self) -> RunResult {
         let outcome = self.run.outcome();
         RunResult { seed: self.seed, valid: true, ..assess::assess(&self.run.plan, &outcome) }

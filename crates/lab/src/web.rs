@@ -11,8 +11,8 @@ pub(crate) struct WebTransfer {
     pub(crate) size: u64,
 }
 
-/// The transfers of a run: Poisson arrivals, and sizes by a Pareto distribution that is cut at its largest size (what
-/// would be larger is that large).
+/// The transfers of a run: Poisson arrivals, and sizes by a Pareto distribution that is cut at its largest size (larger
+/// values become that size).
 pub(crate) fn transfers(plan: &WebPlan, random: &mut RandomStream) -> Vec<WebTransfer> {
     let mut transfers = Vec::new();
     let mut at = plan.start;
@@ -50,7 +50,7 @@ fn exponential(random: &mut RandomStream) -> f64 {
     }
 }
 
-/// e^x for x from 0 to 60 by additions and multiplications alone, for the same reason: Taylor's series of x/1024,
+/// e^x for x from 0 to 60 with only additions and multiplications, for the same reason: Taylor's series of x/1024,
 /// squared ten times.
 fn exp(x: f64) -> f64 {
     let small = x / 1024.0;

@@ -1,4 +1,4 @@
-//! What GTP takes beside others' traffic, and what it leaves (PROTOCOL.md 7.4 and 7.7 of GTP).
+//! GTP's share beside others' traffic, and the rest that it leaves (PROTOCOL.md 7.4 and 7.7 of GTP).
 
 use inhaul_lab::{Backend, RunResult, Scenario, run_scenario};
 
@@ -187,7 +187,7 @@ fn a_rival_that_leaves_leaves_all() {
 
 #[test]
 fn loss_of_the_link_is_borne_and_rivals_loss_is_not_taken_for_it() {
-    // Alone on a link that loses 2 %: nobody else's loss.
+    // Alone on a link that loses 2 %: no other flow causes the loss.
     let alone = run(&[("flows.rival*.start", "39 s"), ("topology.graph.links.shared.link.loss", "2 %")]);
     let (own, _) = shares(&alone);
     assert!(own > 0.9, "{own:.3}");

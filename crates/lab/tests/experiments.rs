@@ -1,5 +1,5 @@
-//! Every experiment, scaled down: the machinery from the scenario to the table and the figures. What must come out is
-//! judged in full by `inhaul lab run`; here only where the experiment is run as it is.
+//! Every experiment, scaled down: the machinery from the scenario to the table and the figures. `inhaul lab run` judges
+//! all expected results; this test does so only if the experiment is run unscaled.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn every_experiment_runs_and_is_judged() {
 
 #[test]
 fn every_experiment_runs_on_hosts_with_noise() {
-    // What comes out is not judged here: only that nothing breaks a rule of the simulator, and that no flow gives up.
+    // The results are not judged here: only that no rule of the simulator is broken, and that no flow gives up.
     for noise in ["vm-busy"] {
         let mut experiments = experiments().unwrap_or_else(|error| panic!("{error}"));
         if std::env::var_os("INHAUL_LONG_TESTS").is_none() {
@@ -136,7 +136,7 @@ fn assert_comes_out_again(file: &str, case: &str) -> RunResult {
     let cell = scenario.cells.iter().position(|cell| cell.case == case).expect("a kept case is one of the scenario's");
     let job = Job { cell, seed: kept_run.seed };
     let again = run_jobs(&scenario, &[job], &experiment.name, Backend::Sim { threads: 1 }, &()).remove(0);
-    let again = again.expect("a run that nobody stops comes to its end");
+    let again = again.expect("a run that is not stopped comes to its end");
     let (before, after) = (numbers(kept_run), numbers(&again));
     let mut differ = Vec::new();
     differences("", &before, &after, &mut differ);
@@ -166,8 +166,8 @@ fn kept(file: &str) -> Kept {
     Kept::from_json(&text).unwrap_or_else(|error| panic!("{} {error}", path.display()))
 }
 
-/// What a run says of itself, as it is written. What its experiment adds is not there (checks, published values, the
-/// influence ratio), nor are series, which are thinned, and the trace.
+/// A run's own results, as they are written. Not included are its experiment's additions (checks, published values, the
+/// influence ratio), the series, which are thinned, and the trace.
 fn numbers(run: &RunResult) -> Value {
     let text = serde_json::to_string(run).expect("a result can be written");
     let mut value: Value = serde_json::from_str(&text).expect("and read");

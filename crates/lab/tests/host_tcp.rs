@@ -18,7 +18,7 @@ fn run(set: &[(&str, &str)]) -> RunResult {
     company::run(&[&TO_ONE_HOST, set].concat())
 }
 
-/// What the two have, in Mbit/s.
+/// The rates of the two, in Mbit/s.
 fn rates(run: &RunResult) -> (f64, f64) {
     (run.flows[0].measured_bps / 1e6, run.flows[1].measured_bps / 1e6)
 }

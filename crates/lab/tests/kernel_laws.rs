@@ -1,7 +1,7 @@
 //! The kernel's whole numbers (bpf/laws.h) agree with the simulator's laws.
 //!
-//! The very header that is compiled for the kernel is compiled for the host, and what it reckons is compared over all
-//! windows from 1 to 168,070 packets, where the kernel's table ends.
+//! The header that is compiled for the kernel is compiled for the host, and its results are compared over all windows
+//! from 1 to 168,070 packets, where the kernel's table ends.
 
 use std::path::Path;
 use std::process::Command;
@@ -49,12 +49,12 @@ fn ack(packets: u64, rtt: Span) -> AckSample {
     AckSample { delivered_packets: packets, smoothed_rtt: rtt, window_limited: true, ..AckSample::default() }
 }
 
-/// By how many packets a window of `w` grows in the simulator for one that is acknowledged.
+/// By how many packets a window of `w` grows in the simulator for one acknowledged packet.
 fn growth(law: &mut dyn Avoidance, w: f64, rtt: Span) -> f64 {
     law.grow(w, &ack(1, rtt)) - w
 }
 
-/// Holds what the kernel grows by against what the simulator grows by.
+/// Compares the kernel's growth with the simulator's.
 fn assert_growth(name: &str, w: f64, kernel: f64, simulator: f64) {
     let tolerance = match w {
         // a(w) is 1 in both.
@@ -102,7 +102,7 @@ fn windows_are_cut_as_in_the_simulator() {
             ("fhstcp", highspeed, Fhstcp::new(C, true).reduce(Time::ZERO, w)),
         ];
         for (name, kernel, simulator) in cases {
-            // The kernel's window is whole and what it loses is rounded down, of a part that is known to 2^-19.
+            // The kernel's window is whole; its reduction is rounded down, of a part that is known to 2^-19.
             let difference = kernel - simulator.max(2.0);
             let rounding = w / 524_288.0;
             assert!((-rounding..1.0 + rounding).contains(&difference), "{name} at {w}: {kernel}, {simulator}");
@@ -181,7 +181,7 @@ fn windows_leave_in_as_many_blocks_as_in_the_simulator() {
 fn charge_leaves_the_pause_that_was_asked_for() {
     for numbers in lines("charge") {
         let [pause, credit, charged] = [numbers[0] as u64, numbers[1] as u64, numbers[2] as u64];
-        // What the kernel does with a charge (tcp_update_skb_after_send): credit takes off up to a half.
+        // The kernel's handling of a charge (tcp_update_skb_after_send): credit takes off up to a half.
         assert_eq!(charged - credit.min(charged / 2), pause, "credit {credit}");
     }
 }

@@ -1,4 +1,4 @@
-//! Small scenarios in the simulator: the runner and what it says of them.
+//! Small scenarios in the simulator: the runner and its results.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -103,7 +103,7 @@ fn jains_index_is_that_of_flows_that_compete() {
     assert_eq!(jain_of(limit, ["", ""], "size = \"50 kB\""), None, "one of them has ended");
 }
 
-/// Knows a run already, and counts those that are made.
+/// Knows a run already, and counts the runs that are made.
 struct Knows(RunResult, AtomicUsize);
 
 impl Watch for Knows {
@@ -127,7 +127,7 @@ fn a_known_run_is_not_made_again() {
     assert_eq!((runs[1].trace.as_str(), knows.1.into_inner()), ("known", 2));
 }
 
-/// Has enough after so many looks.
+/// Stops after this many calls.
 struct Stops(AtomicUsize);
 
 impl Watch for Stops {
@@ -179,7 +179,7 @@ fn the_examples_of_the_document_run() {
 
 #[test]
 fn a_sender_with_a_finite_send_buffer_waits_for_its_interface_and_loses_nothing_there() {
-    // Twice what the interface carries.
+    // Twice the interface's rate.
     let text = r#"
 title = "a rate that the interface does not have"
 duration = "3 s"
@@ -242,8 +242,8 @@ size = "50 MB"
 
 #[test]
 fn feedback_of_pauses_spares_losses_and_costs_nothing_where_there_are_none() {
-    // cpu.max of a quarter: the receiver needs a third of the processor while data comes. Both take what the processor
-    // can take in, but one of them sends a fifth more for it.
+    // cpu.max of a quarter: the receiver needs a third of the processor while data comes. Both use the whole processor,
+    // but one of them sends a fifth more for it.
     let quota = "kind = \"eevdf\"\nquota = \"25 ms\"";
     let (plain, plus) = (to_a_limited_receiver("rbudp", quota), to_a_limited_receiver("rbudp+", quota));
     assert!(plain.0 > 0.15 && plus.0 < plain.0 / 10.0, "{plain:?} {plus:?}");

@@ -19,7 +19,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     crate::rbudp::RBUDP_PLUS,
 ];
 
-/// What is taken where nobody chooses.
+/// The default protocol.
 pub const DEFAULT: &Protocol = &PROTOCOLS[0];
 
 /// What keeps flows of this protocol, with these parameters, from leaving TCP flows beside them their share: `None` if
@@ -28,7 +28,7 @@ pub fn unfair(protocol: &Protocol, parameters: &[(String, String)]) -> Option<St
     if UNFAIR.contains(&protocol.name) {
         return Some(protocol.name.to_owned());
     }
-    // gtp-2004 to the letter takes what it was told, too.
+    // gtp-2004 as published takes its given rate, too.
     let is_rude = |(name, value): &&(String, String)| match name.as_str() {
         "policy" => value.parse().is_ok_and(|policy: Policy| !policy.is_fair()),
         "control" => value == "paper",
@@ -37,7 +37,7 @@ pub fn unfair(protocol: &Protocol, parameters: &[(String, String)]) -> Option<St
     parameters.iter().find(is_rude).map(|(name, value)| format!("{name}={value}"))
 }
 
-/// What a parameter is that only receivers read, where nobody sets it; `None` for a parameter of both ends.
+/// The default of a parameter that only receivers read; `None` for a parameter of both ends.
 pub fn receivers_default(name: &str) -> Option<&'static str> {
     match name {
         "policy" => Some("fair"),
@@ -57,7 +57,7 @@ pub fn how_to_ask(name: &str, value: &str, asked: &[(String, String)]) -> String
     }
 }
 
-/// Protocols that send at a rate whatever others do, or that take more than their share of a short queue.
+/// Protocols that send at a fixed rate regardless of others, or that take more than their share of a short queue.
 const UNFAIR: &[&str] = &["rbudp", "rbudp+", "sabul", "bbr", "bbr3"];
 
 /// Protocols to choose from by their names. Two are equal that have the same names.

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     sim.run_until(Time::ZERO + Span::from_secs(seconds))?;
     println!(
-        "{pairs} pairs, {seconds} s at 9.5 Gbit/s together: {} hops; memory {} kB beside what was on its way",
+        "{pairs} pairs, {seconds} s at 9.5 Gbit/s together: {} hops; memory {} kB beside packets in flight",
         sim.hops(),
         sim.memory_bytes() / 1000,
     );

@@ -9,7 +9,7 @@ use crate::transfer::Running;
 
 /// Nodes have addresses 10.1.0.0 and up, by number.
 const FIRST_ADDRESS: u32 = 0x0A01_0000;
-/// Most nodes of a topology: what the addresses' lower half can tell apart.
+/// Most nodes of a topology: the range of the addresses' lower half.
 pub(crate) const NODES_MAX: usize = 1 << 16;
 /// Port of a host's first endpoint.
 const FIRST_PORT: u16 = 1024;

@@ -1,4 +1,4 @@
-//! When what is due: the event queue, keyed (time, sequence).
+//! The event queue, keyed (time, sequence).
 
 use inhaul_base::Time;
 
@@ -6,7 +6,7 @@ use inhaul_base::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ComponentId(u32);
 
-/// What a component is, and which one of its kind.
+/// A component's kind, and its number within the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Component {
     /// The next packet arrives at a link's far end.
@@ -29,14 +29,13 @@ pub(crate) enum Component {
     TcpWatch,
 }
 
-/// When a component is due, its place among those that are due with it (what was scheduled first comes first), and
-/// which one it is: 64, 40 and 24 bits of one number, so that comparing two takes no branch that the processor could
-/// guess wrong.
+/// A component's due time, its order among components due at that time (the first scheduled comes first), and its
+/// index: 64, 40 and 24 bits of one number, so that a comparison takes no branch that the processor could mispredict.
 type Key = u128;
 
 const OWNER_BITS: u32 = 24;
 const SEQUENCE_BITS: u32 = 40;
-/// The key of what is not due at all.
+/// The key of a component that is not due.
 const NEVER: Key = Key::MAX;
 
 fn time(key: Key) -> Time {
@@ -118,7 +117,7 @@ impl Agenda {
         }
     }
 
-    /// What is due next, and when. It stays pending until it is scheduled anew.
+    /// The next due component, and its time. It stays pending until it is scheduled anew.
     #[inline]
     pub(crate) fn peek(&self) -> Option<(Time, Component)> {
         (self.first < NEVER).then(|| (time(self.first), self.components[owner(self.first)]))

@@ -1,8 +1,8 @@
 //! Packet captures as pcapng files (draft-ietf-opsawg-pcapng), for tcpdump and Wireshark.
 //!
-//! Links carry no bytes below IP, so the link type is raw IP. Headers are made up from what is known: IPv4, then UDP,
-//! or TCP for control streams. Of a datagram the head is written, bodies are cut off, and the original length tells of
-//! them.
+//! Links carry no bytes below IP, so the link type is raw IP. Headers are constructed from the known facts: IPv4, then
+//! UDP, or TCP for control streams. Of a datagram the head is written, bodies are cut off, and the original length
+//! tells of them.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ const NANOSECONDS: u8 = 9;
 /// Ports of control streams: at the sender, and the first at receivers, where each transfer has its own.
 const CONTROL_PORT: u16 = 4321;
 const CONTROL_PORT_FIRST: u16 = 10_000;
-/// RFC 863: whatever comes is thrown away.
+/// RFC 863: all data is discarded.
 const DISCARD_PORT: u16 = 9;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;

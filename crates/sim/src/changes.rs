@@ -1,4 +1,4 @@
-//! What is to happen at a set time.
+//! Scheduled changes.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,9 @@ use crate::ids::{EndpointId, LinkId, TransferId};
 pub enum Change {
     /// A link gets another rate; `None`: no limit.
     LinkRate(LinkId, Option<Bitrate>),
-    /// A link takes no IP packet of more bytes than this, and says nothing of those that it drops; `None`: of any
-    /// size.
+    /// A link takes IP packets up to this many bytes, and silently drops larger ones; `None`: any size.
     LinkMtu(LinkId, Option<u32>),
-    /// A link dies: what is on it is lost, nothing is taken.
+    /// A link dies: packets on it are lost, and it takes no more.
     LinkDown(LinkId),
     /// A dead link lives again.
     LinkUp(LinkId),
@@ -24,19 +23,19 @@ pub enum Change {
     Command(EndpointId, Command),
     /// The control stream of a transfer breaks: both ends are disconnected.
     Break(TransferId),
-    /// The process of an endpoint ends without a word, as by SIGKILL: its kernel closes its control streams, and
-    /// nobody reads what still comes to its address.
+    /// The process of an endpoint ends suddenly, as by SIGKILL: its kernel closes its control streams, and datagrams to
+    /// its address are no longer read.
     Crash(EndpointId),
-    /// An endpoint gets another address, as behind a NAT that forgets: nobody reads what is sent to the old one from
-    /// now on. What is on its way still arrives, from the new address.
+    /// An endpoint gets another address, as behind a NAT that forgets: datagrams sent to the old one from now on are
+    /// lost. Datagrams in flight still arrive, from the new address.
     Rebind(EndpointId),
-    /// From now on a transfer's datagrams take a reliable stream beside its control stream, or again the network as
-    /// they are: what a program does where UDP does not pass. They come complete and in order, what follows a lost
-    /// segment waits, and who has filled the stream sends no more.
+    /// From now on a transfer's datagrams take a reliable stream beside its control stream, as a program does if UDP
+    /// does not pass, or again the network. In a stream they come complete and in order, data behind a lost segment
+    /// waits, and a sender stops while the stream is full.
     Tunnel(TransferId, bool),
 }
 
-/// What is scheduled.
+/// The change.
 #[derive(Clone, Debug)]
 pub(crate) enum Happening {
     Change(Change),
@@ -44,7 +43,7 @@ pub(crate) enum Happening {
     Stop(TransferId),
 }
 
-/// What is scheduled, by time; equal times in the order of scheduling.
+/// Scheduled changes, by time; equal times in the order of scheduling.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     happenings: BTreeMap<(Time, u64), Happening>,

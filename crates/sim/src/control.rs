@@ -15,8 +15,8 @@ use inhaul_transport::kit::RttEstimator;
 pub(crate) const HEADER_BYTES: u32 = 40;
 /// Bytes that frame a message in the stream: its length.
 const FRAME_BYTES: u64 = 4;
-/// Most bytes that are on their way, unless the simulation is told otherwise: the receive window that Linux lets a
-/// connection grow to by itself (`tcp_rmem`).
+/// Most bytes in flight, unless the simulation sets another limit: the largest receive window that Linux chooses
+/// automatically (`tcp_rmem`).
 pub(crate) const WINDOW_MAX: u64 = 6 << 20;
 /// Segments of the first window (RFC 6928).
 const INITIAL_SEGMENTS: u64 = 10;
@@ -33,7 +33,7 @@ const PROBE_MIN: Span = Span::from_millis(10);
 /// 4.2.3.5 asks for 100 seconds at least).
 pub(crate) const GIVE_UP: Span = Span::from_secs(924);
 
-/// What a segment says.
+/// The content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     /// Bytes of the stream.
@@ -52,14 +52,14 @@ impl Segment {
     }
 }
 
-/// What is written to the stream.
+/// An item written to the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A message.
     Message(Vec<u8>),
-    /// A tunnelled datagram of so many bytes, which the tunnel has.
+    /// A tunnelled datagram of this many bytes, which the tunnel holds.
     Datagram(u32),
-    /// The stream is closed behind what was written before.
+    /// The stream is closed behind earlier items.
     End,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Stream {
     segment_bytes: u64,
     /// Most bytes that are on their way.
     window_max: u64,
-    /// What has not been delivered yet, and where in the stream it ends.
+    /// Undelivered items, and where in the stream they end.
     items: VecDeque<(u64, Item)>,
 
     // The writing end.
@@ -83,10 +83,10 @@ pub(crate) struct Stream {
     duplicates: u32,
     /// In recovery from a loss until this byte is acknowledged (RFC 6582).
     recovery: Option<u64>,
-    /// The first unacknowledged segment is to be sent again.
+    /// The first unacknowledged segment must be sent again.
     resend: bool,
     rtt: RttEstimator,
-    /// The byte whose acknowledgement is timed, and when it was sent. Never one that was sent twice (Karn).
+    /// The byte whose acknowledgement is timed, and when it was sent. Never a retransmitted byte (Karn).
     timed: Option<(u64, Time)>,
     backoff: u32,
     /// Whether a probe has been sent since the last progress.
@@ -101,8 +101,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A stream over packets of `mtu` bytes, on a path with the round-trip time that the handshake has measured, of
-    /// which at most `window_max` bytes are on their way.
+    /// A stream over packets of `mtu` bytes, with the round-trip time measured by the handshake, and at most
+    /// `window_max` bytes in flight.
     pub(crate) fn new(mtu: u16, handshake: Span, window_max: u64) -> Self {
         let mut rtt = RttEstimator::default();
         rtt.sample(handshake);
@@ -132,7 +132,7 @@ impl Stream {
 
     // --- The writing end --------------------------------------------------------------------------------------------
 
-    /// Writes to the stream. What comes of it is taken by [`Stream::poll_segment`].
+    /// Writes to the stream. [`Stream::poll_segment`] returns the resulting segments.
     pub(crate) fn write(&mut self, item: Item) {
         self.written += match &item {
             Item::Message(message) => message.len() as u64 + FRAME_BYTES,
@@ -305,8 +305,8 @@ mod tests {
     use inhaul_base::{Probability, RandomStream};
     use proptest::prelude::*;
 
-    /// Sends messages over a path of 10 ms each way that loses packets, until nothing happens any more; returns what
-    /// came, with the time of each.
+    /// Sends messages over a path of 10 ms each way that loses packets, until no event is left; returns the deliveries
+    /// and their times.
     fn carry(messages: &[Vec<u8>], loss: f64, seed: u64, window_max: u64) -> (Vec<Vec<u8>>, Time) {
         let mut random = RandomStream::new(seed, 0);
         let loss = Probability::new(loss).unwrap();

@@ -1,4 +1,4 @@
-//! What can be wrong with a network, and with a run of it.
+//! Errors of a network, and of a run of it.
 
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ pub enum TopologyError {
     BadLink {
         /// The link's name.
         link: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and the legal values.
         error: SpecError,
     },
     /// A host's numbers make no sense.
@@ -42,7 +42,7 @@ pub enum TopologyError {
     BadHost {
         /// The host's name.
         host: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and the legal values.
         reason: &'static str,
     },
     /// More nodes than there are addresses for.
@@ -52,7 +52,7 @@ pub enum TopologyError {
 
 /// Why a run was refused or has ended.
 ///
-/// The first group is what the caller got wrong; the second is what an endpoint got wrong: the run stops there.
+/// The first group are errors of the caller; the second are errors of an endpoint: the run stops there.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// An id of another simulation.
@@ -73,19 +73,19 @@ pub enum SimError {
     #[error("transfer '{0}' has both ends on one host: it would use no link")]
     SameHost(String),
     /// Two transfers of one receiver and object say different sizes.
-    #[error("transfer '{name}' says {size} bytes for an object of which another transfer says {known}")]
+    #[error("transfer '{name}' gives {size} bytes for an object that has {known} bytes in another transfer")]
     SizeDiffers {
         /// The later transfer.
         name: String,
-        /// What it says, in bytes.
+        /// Its size for the object, in bytes.
         size: u64,
-        /// What was said before, in bytes.
+        /// The earlier size, in bytes.
         known: u64,
     },
     /// Something was to happen before now.
     #[error("{what} was set for {at}, but it is {now} already")]
     Past {
-        /// What was to happen.
+        /// The scheduled event.
         what: &'static str,
         /// When.
         at: Time,
@@ -97,7 +97,7 @@ pub enum SimError {
     BadValue {
         /// Which number.
         what: &'static str,
-        /// What would be right.
+        /// The legal values.
         expected: &'static str,
     },
     /// The capture of a link could not be written.
@@ -111,7 +111,7 @@ pub enum SimError {
         at: Time,
         /// The flow that the command was about.
         flow: FlowId,
-        /// What the endpoint said.
+        /// The endpoint's place.
         error: CommandError,
     },
     /// A [`Place`](inhaul_transport::Place) does not name the bytes that were sent there.
@@ -127,7 +127,7 @@ pub enum SimError {
         body: ByteRange,
         /// Where the endpoint says they belong.
         placed: ByteRange,
-        /// What is wrong with that.
+        /// Its fault.
         reason: &'static str,
     },
     /// Bytes were placed that had been placed before.
@@ -142,8 +142,8 @@ pub enum SimError {
         /// The place.
         range: ByteRange,
     },
-    /// An object was said to be complete that is not.
-    #[error("at {at}: object {} was said to be complete with {placed} of {size} bytes in place", .object.0)]
+    /// An incomplete object was reported complete.
+    #[error("at {at}: object {} was reported complete with {placed} of {size} bytes in place", .object.0)]
     NotComplete {
         /// When.
         at: Time,
@@ -154,7 +154,7 @@ pub enum SimError {
         /// Bytes that it has.
         size: u64,
     },
-    /// A datagram was sent to an address where nobody is.
+    /// A datagram was sent to an unused address.
     #[error("at {at}: a datagram was sent to {to}, where no endpoint is")]
     NobodyThere {
         /// When.

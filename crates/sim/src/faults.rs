@@ -1,5 +1,5 @@
-//! What goes wrong with programs and with what is between them: processes that end, addresses that change, and
-//! tunnels where datagrams do not pass.
+//! Faults of programs and of the network: processes that end, addresses that change, and tunnels where datagrams do not
+//! pass.
 
 use inhaul_base::Span;
 use inhaul_transport::{
@@ -78,7 +78,7 @@ impl Simulation {
         ends.into_iter().for_each(|end| self.pump(end));
     }
 
-    /// Sends what an endpoint has put into tunnels.
+    /// Sends the datagrams that an endpoint has put into tunnels.
     pub(crate) fn send_tunnelled(&mut self, from: EndpointId) {
         for index in 0..self.tunnels.len() {
             let transfer = self.tunnels[index];
@@ -107,7 +107,7 @@ impl Simulation {
     }
 }
 
-/// What is left of an endpoint whose process has ended.
+/// The rest of an endpoint whose process has ended.
 struct Gone;
 
 impl Endpoint for Gone {

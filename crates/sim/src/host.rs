@@ -29,20 +29,20 @@ const BATCH_NANOS: f64 = 100_000.0;
 /// A host as plain data. The default takes any number of packets and never loses one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSpec {
-    /// Packets a second that the processor can take in when it has nothing else to do; `None`: any number.
+    /// Packets a second that an otherwise idle processor can receive; `None`: any number.
     pub packet_rate: Option<f64>,
     /// Packets that the network interface's ring holds; more are lost. Where the processor is never the bottleneck
     /// (no `packet_rate`, no `tasks`) nothing waits in it.
     pub ring_packets: usize,
-    /// What else wants the processor.
+    /// Competing tasks.
     pub tasks: Vec<CompetingTask>,
-    /// Bytes on the wire that each of its endpoints may have waiting at its interface; who has more to send waits.
-    /// `None`: any number, and what the first link's queue does not hold is lost.
+    /// Bytes on the wire that each of its endpoints may have waiting at its interface; a sender with more waits.
+    /// `None`: any number, and packets that the first link's queue does not hold are lost.
     pub send_buffer: Option<u64>,
     /// How late and how unevenly its programs run; `None`: always at once.
     pub noise: Option<Arc<HostNoise>>,
-    /// What shares its processor among tasks; `None`: only `tasks` do. A host with a scheduler has neither `tasks` nor
-    /// noise.
+    /// The scheduler that shares its processor among tasks; `None`: only `tasks`. A host with a scheduler has neither
+    /// `tasks` nor noise.
     pub scheduler: Option<Arc<SchedulerSpec>>,
 }
 
@@ -61,7 +61,7 @@ impl Default for HostSpec {
 }
 
 impl HostSpec {
-    /// What is wrong with the numbers, if anything.
+    /// The fault of the numbers, if there is one.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.packet_rate.is_some_and(|rate| !rate.is_finite() || rate < 1.0) {
             return Err("packet_rate must be at least one packet a second");
@@ -90,8 +90,8 @@ impl HostSpec {
 /// A task that takes the processor for spells: on, off, on, ...
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompetingTask {
-    /// Part of the processor that it has while it is on, 0 to 1. The parts of tasks that are on together add up; what
-    /// is left is the endpoints'. With nothing left they are not called at all, not for their timers either.
+    /// Part of the processor that it has while it is on, 0 to 1. The parts of tasks that are on together add up; the
+    /// rest is the endpoints'. If no rest is left, they are not called at all, not even for their timers.
     pub share: f64,
     /// How long it is on.
     pub on: Spell,
@@ -101,14 +101,14 @@ pub struct CompetingTask {
     pub start: Time,
 }
 
-/// What has come in at a host. Counters run from the start.
+/// Arrivals at a host. Counters run from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStats {
     /// Packets that came to the host.
     pub arrived_packets: u64,
     /// Of these, lost because the ring was full: end-system loss.
     pub ring_drops: u64,
-    /// Lost because the thread of a host with noise had not read what came before.
+    /// Lost because the thread of a host with noise had not read earlier datagrams.
     pub socket_drops: u64,
     /// Most packets that waited in the ring.
     pub ring_packets_max: usize,
@@ -135,19 +135,19 @@ pub(crate) struct Host {
     pub(crate) endpoints: Vec<EndpointId>,
     /// Endpoints whose deadline passed while they had no processor.
     pub(crate) postponed: Vec<EndpointId>,
-    /// Directions of control streams of which its process has not read what has come.
+    /// Directions of control streams with data that its process has not read.
     pub(crate) unread: Vec<Way>,
     /// What runs its endpoints, if it has noise.
     pub(crate) thread: Option<Box<Thread>>,
-    /// What each endpoint may have waiting at the interface.
+    /// The limit of each endpoint's data waiting at the interface.
     pub(crate) send_buffer: Option<u64>,
     /// Who has the processor, if it has a scheduler.
     processor: Option<Box<Processor>>,
     /// What packets cost its kernel, if it has a scheduler.
     interrupts: Option<Box<Interrupts>>,
-    /// Its process waits for memory until then, whatever there is to do.
+    /// Its process waits for memory until then, even if it has work.
     pages_until: Option<Time>,
-    /// Which pauses its endpoints are told of, the rate of what comes in, and the length of the last packet.
+    /// Which pauses its endpoints are told of, the arrival rate, and the length of the last packet.
     monitor: Monitor,
     incoming: Meter,
     packet_bytes: u64,
@@ -155,7 +155,7 @@ pub(crate) struct Host {
     pub(crate) dropped: Vec<Packet>,
     ring: VecDeque<Packet>,
     ring_packets: usize,
-    /// What the processor is busy with.
+    /// The processor's current work.
     batch: Vec<Packet>,
     /// Time that a packet takes of the whole processor, in nanoseconds.
     packet_nanos: f64,
@@ -269,7 +269,7 @@ impl Host {
         None
     }
 
-    /// The kernel looks at what has waited in the interface.
+    /// The kernel examines the packets that have waited in the interface.
     fn look(&mut self, now: Time) {
         let slower = self.slower();
         let Some(interrupts) = &mut self.interrupts else { return };
@@ -282,7 +282,7 @@ impl Host {
         }
     }
 
-    /// A segment of a control stream comes, and costs the kernel what a packet does.
+    /// A segment of a control stream comes, and costs the kernel as much as a packet.
     pub(crate) fn take_segment(&mut self, now: Time) {
         self.stats.arrived_packets += 1;
         self.work(now);
@@ -320,7 +320,7 @@ impl Host {
         }
     }
 
-    /// What the host foresees, if that is new.
+    /// The host's foreseen pause, if that is new.
     pub(crate) fn news(&mut self) -> Option<Pause> {
         self.processor.as_mut()?.news()
     }
@@ -331,7 +331,7 @@ impl Host {
         self.monitor == Monitor::On || feedback::pays(pause.length, self.incoming.rate(), room)
     }
 
-    /// How fast the process is now: what it has done until then is accounted for.
+    /// Sets the present speed of the process; its work until now is accounted for.
     fn take_speed(&mut self, now: Time) {
         self.work(now);
         if let Some(processor) = &self.processor {
@@ -356,7 +356,7 @@ impl Host {
             .min()
     }
 
-    /// The processor works at what it has up to `now`.
+    /// The processor does its work up to `now`.
     fn work(&mut self, now: Time) {
         let elapsed = now.since(self.since);
         let mut nanos = elapsed.as_nanos() as f64;
@@ -396,12 +396,12 @@ impl Host {
             }
         }
         let taken: f64 = self.tasks.iter().filter(|running| running.on).map(|running| running.task.share).sum();
-        // What is left by shares like 0.7 and 0.3 is no more than a rounding error.
+        // The rest after shares like 0.7 and 0.3 is only a rounding error.
         self.speed = if taken > 1.0 - 1e-9 { 0.0 } else { 1.0 - taken };
         self.begin_batch(now);
     }
 
-    /// The process waits for memory for what it has read, or has got it.
+    /// The process waits for memory for its read data, or has got it.
     fn page(&mut self, now: Time, read: usize) {
         let Some(processor) = &mut self.processor else { return };
         if self.pages_until.is_some_and(|until| until <= now) {
@@ -415,7 +415,7 @@ impl Host {
         }
     }
 
-    /// Packets that are taken at a time. A process hands on what it reads: it does not keep it for long.
+    /// Packets that are taken at a time. A process hands on the read data: it does not keep it for long.
     fn batch_max(&self) -> usize {
         if self.processor.is_none() {
             return BATCH_MAX;

@@ -1,5 +1,4 @@
-//! What the TCP flows of a host take, as its other endpoints hear of it: what the kernel tells of its sockets, on a
-//! host that is real.
+//! Rates of a host's TCP flows, as reported to its other endpoints. On a real host, the kernel reports its sockets.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::{HostSample, TcpFlows};
@@ -12,8 +11,8 @@ use crate::simulation::Simulation;
 use crate::transfer::Phase;
 
 impl Simulation {
-    /// Has the hosts' own TCP watched from now on. `tcp` are the endpoints that stand for the kernel's TCP: what their
-    /// transfers bring to a host is told, so often, to the other endpoints of the host.
+    /// Watches the hosts' own TCP from now on. `tcp` are the endpoints that stand for the kernel's TCP: the bytes that
+    /// their transfers bring to a host are reported, at this interval, to the other endpoints of the host.
     ///
     /// # Errors
     /// When an endpoint is not known, or the interval is zero.

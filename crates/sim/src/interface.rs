@@ -1,5 +1,5 @@
-//! What programs have waiting at their host's interface. It is finite, as a socket's send buffer is: who has filled it
-//! waits, and loses nothing.
+//! Programs' packets waiting at their host's interface. The space is finite, like a socket's send buffer: a program
+//! that has filled it waits, and loses nothing.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! What packets cost the kernel of a host with a scheduler, before its process sees them.
 //!
 //! rbudp-plus-2006 has one processor that does everything, and does not say how its kernel takes packets from the
-//! interface. So what can be chosen here is what Linux 2.6 had: interrupts that wait for more packets, and NAPI, which
+//! interface. So the parameters here are those of Linux 2.6: interrupts that wait for more packets, and NAPI, which
 //! leaves packets in the interface's ring when it has taken its budget.
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ const COUNT_MAX: usize = 1 << 20;
 /// What packets cost, as plain data. The default costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct InterruptSpec {
-    /// Processor time that the kernel takes for each packet from whichever task runs, also for one that finds the
+    /// Processor time that the kernel takes for each packet from the running task, also for a packet that finds the
     /// socket's buffer full.
     pub packet: Span,
     /// The same for a packet that finds the buffer full, if that is not as much.
@@ -25,7 +25,7 @@ pub struct InterruptSpec {
     pub each: Span,
     /// How long an interrupt waits for more packets after the first; zero: each packet interrupts.
     pub coalesce: Span,
-    /// What of the tasks' `memory` makes the kernel slower, too: 0 nothing, 1 all that makes the process slower.
+    /// The part of the tasks' `memory` that makes the kernel slower, too: 0 none, 1 as much as the process.
     pub memory: f64,
     /// Packets that the interface holds for the kernel. What finds them all in use is lost, and costs nothing. `None`:
     /// any number.
@@ -38,7 +38,7 @@ pub struct InterruptSpec {
 }
 
 impl InterruptSpec {
-    /// What is wrong with the numbers, if anything.
+    /// The fault of the numbers, if there is one.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let most = Span::from_millis(1);
         if self.packet > most || self.each > most || self.full.is_some_and(|full| full > most) {
@@ -73,7 +73,7 @@ pub(crate) enum Came {
 pub(crate) struct Interrupts {
     spec: InterruptSpec,
     tick: Span,
-    /// What it still has to do, in nanoseconds.
+    /// Its remaining work, in nanoseconds.
     left_nanos: f64,
     /// Since when it has had something to do.
     busy_since: Option<Time>,
@@ -91,7 +91,7 @@ impl Interrupts {
         Self { spec, tick, left_nanos: 0.0, busy_since: None, breaks_until: None, waiting, looks_at: None }
     }
 
-    /// What it takes of the processor before a task runs on, in nanoseconds.
+    /// Its processor time before a task continues, in nanoseconds.
     pub(crate) fn ahead_nanos(&self) -> f64 {
         if self.spec.elsewhere || self.breaks_until.is_some() { 0.0 } else { self.left_nanos }
     }
@@ -109,7 +109,7 @@ impl Interrupts {
         if self.spec.elsewhere { 0.0 } else { worked }
     }
 
-    /// A packet comes at `now`, while tasks make memory so many times slower.
+    /// A packet comes at `now`, while tasks make memory `slower` times slower.
     pub(crate) fn arrive(&mut self, now: Time, packet: Packet, slower: f64) -> Came {
         if let Some(most) = self.spec.descriptors {
             let taken = self.left_nanos / self.packet_nanos(slower).max(1.0);

@@ -1,4 +1,4 @@
-//! What has been placed of each object, and whether that is what was sent.
+//! The placed ranges of each object, and whether they match the sent ones.
 
 use inhaul_base::{ByteRange, RangeSet, Time};
 use inhaul_transport::{ObjectId, Place};
@@ -14,7 +14,7 @@ pub(crate) struct Object {
     pub(crate) object: ObjectId,
     pub(crate) size: u64,
     pub(crate) placed: RangeSet,
-    /// What the receiver has had from the beginning; counts as placed.
+    /// Ranges that the receiver has had from the beginning; they count as placed.
     pub(crate) held: RangeSet,
     /// Whether the receiver has been told to fetch it.
     pub(crate) fetched: bool,
@@ -39,7 +39,7 @@ impl Ledger {
     }
 
     fn find(&self, receiver: EndpointId, object: ObjectId) -> Option<usize> {
-        // From the back: whoever adds many transfers adds the mirrors of one object together.
+        // From the back: callers with many transfers add the mirrors of one object together.
         self.objects.iter().rposition(|o| o.receiver == receiver && o.object == object)
     }
 
@@ -56,7 +56,7 @@ impl Ledger {
         self.find(receiver, object).map(|at| &mut self.objects[at])
     }
 
-    /// Takes in that `place` was said of `datagram`, of the object with that index; returns how many bytes are new.
+    /// Records the `place` of `datagram` in the object with that index; returns how many bytes are new.
     pub(crate) fn place(&mut self, now: Time, index: u32, place: &Place, datagram: &Datagram) -> Result<u64, SimError> {
         let Load::Data { flow, body, .. } = datagram.load else { return Ok(0) };
         if let Some(reason) = fault(place, datagram) {
@@ -77,7 +77,7 @@ impl Ledger {
     }
 }
 
-/// What is wrong with a place, if anything.
+/// The fault of a place, if it has one.
 fn fault(place: &Place, datagram: &Datagram) -> Option<&'static str> {
     let Load::Data { flow, body, .. } = datagram.load else { return Some("the datagram carries no data") };
     if place.flow != flow {

@@ -1,23 +1,23 @@
 //! A network in virtual time: links, routers and hosts that carry the very [`Endpoint`](inhaul_transport::Endpoint)s
 //! that move real data, at the speed of the processor and deterministic to the last bit.
 //!
-//! A [`Topology`] says what there is; a [`Simulation`] of it and a seed is run. Endpoints are put on hosts, a
-//! [`Transfer`] joins two of them, and [`Simulation::run_until`] lets time pass. No protocol is known here: an
-//! endpoint is driven by [`inhaul_transport::drain`] only, as the socket engine drives it.
+//! A [`Topology`] describes the network; a [`Simulation`] runs it with a seed. Endpoints are put on hosts, a
+//! [`Transfer`] joins two of them, and [`Simulation::run_until`] lets time pass. No protocol is known here: an endpoint
+//! is driven by [`inhaul_transport::drain`] only, as the socket engine drives it.
 //!
 //! **Time.** Things happen in the order of (time, sequence), with time in whole nanoseconds; every component has a
 //! random stream of its own. The same topology, calls and seed give the same [`Simulation::trace`] on any machine. A
 //! simulation runs on one thread and may be moved between threads.
 //!
 //! **Packets** carry the head that the protocol wrote and the range of the object that follows it, not the bytes of
-//! the range. Every [`Place`](inhaul_transport::Place) is checked against what was sent; an endpoint that places a
+//! the range. Every [`Place`](inhaul_transport::Place) is checked against the sent range; an endpoint that places a
 //! byte wrongly or twice ends the run with a [`SimError`].
 //!
-//! **What is not modelled:** the cost of sending at a host (its first link is what bounds it, and loses what its queue does not hold unless
-//! the host has a `send_buffer`); the operating system's
-//! own share of a host, but for interrupts where it has a scheduler (control streams wait for the processor like
-//! everything else); IPv6; MTUs, links take packets
-//! of any size; selective acknowledgement in control streams, and their set-up: they stand when a transfer starts.
+//! **Not modelled:** the cost of sending at a host (only its first link bounds it, and loses packets that its queue
+//! does not hold unless the host has a `send_buffer`); the operating system's own share of a host, except for
+//! interrupts on a host with a scheduler (control streams wait for the processor like everything else); IPv6; MTUs,
+//! links take packets of any size; selective acknowledgement in control streams, and their set-up: they stand when a
+//! transfer starts.
 #![forbid(unsafe_code)]
 
 mod addresses;

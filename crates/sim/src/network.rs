@@ -1,5 +1,4 @@
-//! Links, the routes over them and when what arrives: a packet's way from the host that sends it to the one that gets
-//! it.
+//! Links, routes over them, and times of arrival: a packet's path from its sending host to its receiving host.
 
 use std::io;
 
@@ -90,7 +89,7 @@ impl Network {
             self.pool.put_back(packet.datagram);
             return None;
         }
-        // What is dropped the link counts. What will be lost on the wire has its turn like the rest.
+        // The link counts dropped packets. Packets that will be lost on the wire still take their time on it.
         match line.link.send(now, bytes, packet) {
             Ok(()) => self.agenda.schedule(line.component, line.link.next_arrival()),
             Err(DropCause::Lost) => {}
@@ -170,7 +169,7 @@ impl Network {
         delay
     }
 
-    /// Bytes of memory that it takes. Datagrams on their way are counted by those that could be as much as links hold.
+    /// Bytes of its memory. Datagrams in flight are counted by the most that links can hold.
     pub(crate) fn memory_bytes(&self) -> usize {
         let links: usize = self.lines.iter().map(|line| line.link.memory_bytes()).sum();
         self.lines.capacity() * size_of::<Line>()

@@ -1,5 +1,5 @@
 //! Hosts whose threads run when the kernel lets them: timers that fire late, datagrams that are read late and
-//! together, and times in which nothing runs. What a real host did is replayed from a random place on.
+//! together, and times in which nothing runs. A real host's record is replayed from a random place on.
 //!
 //! A host with noise has one thread, as the mover's engine has one data thread. It sleeps, and what wakes it is a
 //! packet or the deadline of an endpoint. When it runs, it reads all that has come, and then looks after the deadlines
@@ -18,15 +18,15 @@ use crate::packet::{Load, Packet};
 /// A deadline that is nearer than this when the thread falls idle is not slept for, so the thread is not late for it.
 /// Engines that pace by themselves spin for so long.
 const SPIN: Span = Span::from_micros(30);
-/// Receive offload joins what arrives within so much: what interfaces wait before they interrupt.
+/// Receive offload joins packets that arrive within this time: interfaces wait this long before they interrupt.
 const JOINED_WITHIN: Span = Span::from_micros(50);
-/// Most bytes of datagrams that are joined (what an IPv4 packet holds).
+/// Most bytes of joined datagrams (the size of an IPv4 packet).
 const JOINED_BYTES_MAX: usize = 65_507;
 /// Samples of each kind at most.
 const SAMPLES_MAX: usize = 1_000_000;
 
-/// What a real host did, as plain data. Each list is replayed from a random place on, again and again; an empty one
-/// disturbs nothing.
+/// A real host's record, as plain data. Each list is replayed from a random place on, again and again; an empty list
+/// has no effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostNoise {
     /// How late a thread ran that had slept until a deadline.
@@ -51,7 +51,7 @@ pub struct Stall {
 }
 
 impl HostNoise {
-    /// What is wrong with the numbers, if anything.
+    /// The fault of the numbers, if there is one.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let longest = [self.wake_late.len(), self.read_late.len(), self.stalls.len(), self.aggregates.len()];
         if longest.iter().any(|&samples| samples > SAMPLES_MAX) {
@@ -110,7 +110,7 @@ impl Stalls {
         stalls
     }
 
-    /// Forgets what is over.
+    /// Forgets past events.
     fn pass(&mut self, list: &[Stall], now: Time) {
         while self.until <= now
             && let Some(stall) = self.next.next(list)
@@ -140,7 +140,7 @@ pub(crate) struct Thread {
     pub(crate) wake: Option<Time>,
     /// When it ran last.
     ran: Time,
-    /// What has come and is not read, with its arrival.
+    /// Unread arrivals, with their times.
     inbox: VecDeque<(Time, Packet)>,
     /// Bytes of it by flow.
     waiting: BTreeMap<Flow, u64>,
@@ -148,7 +148,7 @@ pub(crate) struct Thread {
     overdue: Vec<EndpointId>,
 }
 
-/// What has a socket of its own: sender, receiver and flow.
+/// The key of a socket: sender, receiver and flow.
 pub(crate) type Flow = (EndpointId, EndpointId, FlowId);
 
 /// The flow of a datagram; other packets have none.

@@ -13,8 +13,8 @@ pub(crate) const HEAD_INLINE: usize = 72;
 /// Bytes of IPv4 and UDP header in front of each datagram.
 pub(crate) const IP_UDP_BYTES: u32 = 28;
 
-/// A packet as links see it: 16 bytes that are moved by value. What it carries is written once, where it is sent, and
-/// read once, where it arrives.
+/// A packet as links see it: 16 bytes that are moved by value. Its content is written once, at its sender, and read
+/// once, at its receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub(crate) to: NodeId,
@@ -35,7 +35,7 @@ impl Packet {
         matches!(self.datagram.load, Load::Data { around, .. } if around.is_marked())
     }
 
-    /// What can be read of the datagram: its head, and zeros for some of what follows.
+    /// The readable part of the datagram: its head, and zeros for some of the rest.
     pub(crate) fn readable(&self) -> &[u8] {
         self.datagram.readable(self.payload_bytes() as usize)
     }
@@ -95,8 +95,8 @@ impl Way {
     }
 }
 
-/// What stands around the body of a datagram: the length of its envelope and head, whether it is sealed, and the bits of
-/// ECN. In two bytes, so that a load takes no more of a cache line.
+/// Facts beside the body of a datagram: the length of its envelope and head, whether it is sealed, and the bits of ECN.
+/// In two bytes, to save space in a load's cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Around(u16);
 
@@ -132,7 +132,7 @@ impl Around {
     }
 }
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
     /// A protocol's datagram: envelope and head, then a range of the object, then zeros, and a tag
@@ -140,7 +140,7 @@ pub(crate) enum Load {
     Data { around: Around, flow: FlowId, from: EndpointId, to: EndpointId, body: ByteRange },
     /// A segment of a transfer's control stream, or of its tunnel.
     Control { transfer: TransferId, lane: Lane, segment: Segment },
-    /// Background traffic, which nobody reads.
+    /// Background traffic, which no endpoint reads.
     Background(TrafficId),
 }
 
@@ -151,8 +151,8 @@ impl Load {
     }
 }
 
-/// What a packet carries. It is out of the cache by the time it arrives, so what is read of nearly every packet, the
-/// load and the first 32 bytes of the head, is one cache line.
+/// A packet's content. It is out of the cache by the time it arrives, so the part that is read of nearly every packet,
+/// the load and the first 32 bytes of the head, is one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Datagram {
@@ -204,7 +204,7 @@ impl Datagram {
         self.head.get(..self.head_len()).unwrap_or(&self.long_head)
     }
 
-    /// What can be read of the datagram, which has `len` bytes: its head, and zeros for some of what follows.
+    /// The readable part of the datagram, which has `len` bytes: its head, and zeros for some of the rest.
     pub(crate) fn readable(&self, len: usize) -> &[u8] {
         if self.head_len() > HEAD_INLINE {
             return &self.long_head;
@@ -216,7 +216,7 @@ impl Datagram {
 /// Datagrams that have arrived and can be sent again: in the steady state no packet costs an allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    #[allow(clippy::vec_box, reason = "the boxes travel: what is kept is the allocation")]
+    #[allow(clippy::vec_box, reason = "the boxes travel, to keep their allocations")]
     free: Vec<Box<Datagram>>,
 }
 

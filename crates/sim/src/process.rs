@@ -1,5 +1,5 @@
-//! How the process of a host with a scheduler runs: what wakes it, what it does while it has the processor, and what
-//! its endpoints hear of pauses to come.
+//! Runs the process of a host with a scheduler: its wake-ups, its work while it has the processor, and its endpoints'
+//! notices of pauses to come.
 
 use inhaul_transport::HostSample;
 
@@ -30,8 +30,8 @@ impl Simulation {
         self.rest(node);
     }
 
-    /// A segment of a control stream has arrived: the kernel takes and acknowledges it, and its process reads what it
-    /// brings.
+    /// A segment of a control stream has arrived: the kernel takes and acknowledges it, and its process reads the
+    /// content.
     pub(crate) fn interrupt_for_segment(&mut self, node: NodeId, way: Way, segment: Segment) {
         self.hosts[node.0 as usize].take_segment(self.now);
         self.take_segment(way, segment);

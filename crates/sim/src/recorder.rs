@@ -1,4 +1,4 @@
-//! What is measured on the way: each transfer and each link, at even intervals.
+//! Time series of each transfer and each link, at even intervals.
 
 use std::io::{self, Write};
 
@@ -102,7 +102,7 @@ pub(crate) struct TcpWatch {
     pub(crate) every: Span,
     /// Endpoints that stand for the kernel's TCP.
     pub(crate) tcp: Vec<EndpointId>,
-    /// What each transfer had received at the last look.
+    /// Received bytes of each transfer at the last sample.
     pub(crate) seen: Vec<u64>,
     pub(crate) looked: Time,
 }

@@ -8,7 +8,7 @@ use crate::topology::{Kind, Topology};
 /// No link leads there.
 const NO_LINK: u32 = u32::MAX;
 
-/// What a node knows of the way.
+/// A node's routing entry.
 #[derive(Clone, Debug)]
 enum NextHop {
     /// One link leads out of it, if any: everything takes that.
@@ -17,8 +17,8 @@ enum NextHop {
     Table(Vec<u32>),
 }
 
-/// For each node and destination, the link to take: the first of a path with the fewest links, of those the one that
-/// was added first. Only hosts are destinations, and only routers forward.
+/// For each node and destination, the link to take: the first link of a path with the fewest links; of several such
+/// links, the first added one. Only hosts are destinations, and only routers forward.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     nodes: Vec<NextHop>,

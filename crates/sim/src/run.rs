@@ -28,10 +28,10 @@ const WAKES_MAX: u32 = 10_000;
 // --- Time -------------------------------------------------------------------------------------------------------------
 
 impl Simulation {
-    /// Lets time pass until `end`; what is due at `end` happens too.
+    /// Lets time pass until `end`; events due at `end` happen too.
     ///
     /// # Errors
-    /// When an endpoint did something that is wrong whatever its protocol; the run stops there.
+    /// If an endpoint broke a rule that holds for every protocol; the run stops there.
     pub fn run_until(&mut self, end: Time) -> Result<(), SimError> {
         self.run_while(end, |_| true)
     }
@@ -39,7 +39,7 @@ impl Simulation {
     /// Lets time pass until `limit`, or until `goes_on` says no: it is asked before each event.
     ///
     /// # Errors
-    /// When an endpoint did something that is wrong whatever its protocol; the run stops there.
+    /// If an endpoint broke a rule that holds for every protocol; the run stops there.
     pub fn run_while(&mut self, limit: Time, mut goes_on: impl FnMut(&Self) -> bool) -> Result<(), SimError> {
         while goes_on(self) {
             match self.network.agenda.peek() {
@@ -214,8 +214,8 @@ impl Simulation {
         }
     }
 
-    /// Takes a delivery into the fingerprint: when, from whom to whom, of which flow, how long, and which data. What the
-    /// bytes of its head say is the protocol's encoding, not its behaviour.
+    /// Takes a delivery into the fingerprint: time, sender, receiver, flow, length and data. The bytes of its head are
+    /// the protocol's encoding, not its behaviour.
     pub(crate) fn note_delivery(&mut self, to: EndpointId, packet: &Packet) {
         let Load::Data { flow, from, body, .. } = packet.datagram.load else { return };
         self.mix(self.now.as_nanos());
@@ -386,7 +386,7 @@ impl Simulation {
         self.attend();
     }
 
-    /// Has an endpoint send what it has, notes its events, and returns when it wants to be called again.
+    /// Makes an endpoint send its due datagrams, notes its events, and returns when it must be called again.
     fn drain(&mut self, id: EndpointId) -> Option<Time> {
         let seat = &mut self.seats[id.0 as usize];
         // Time stands still meanwhile: nothing but a full send buffer ends it early.
@@ -414,7 +414,7 @@ impl Simulation {
             self.send_tunnelled(id);
         }
         if is_full {
-            // Room is told of; deadlines have their turn meanwhile.
+            // Endpoints are notified of room; deadlines are handled meanwhile.
             return due.map(|at| at.max(self.now + TUNNEL_GAP));
         }
         match &mut self.seats[id.0 as usize].send_buffer {
@@ -426,7 +426,7 @@ impl Simulation {
         }
     }
 
-    /// What follows from what endpoints have said.
+    /// Consequences of endpoints' events.
     fn attend(&mut self) {
         while let Some((from, event)) = self.events.pop_front() {
             self.on_event(from, event);
@@ -443,7 +443,7 @@ impl Simulation {
                 // A flow that was stopped as planned has not failed.
                 if self.transfers.get(flow.0 as usize).is_some_and(|running| running.phase != Phase::Ended) {
                     self.failures.push(Failure { at: self.now, transfer, endpoint: from, error });
-                    // Whoever gives a flow up closes its stream: the other end hears of it when that arrives.
+                    // An end that gives a flow up closes its stream: the other end learns of it when the close arrives.
                     self.write(from, flow, Item::End);
                 }
             }
@@ -467,7 +467,7 @@ impl Simulation {
             let transfer = &self.transfers[id.0 as usize].transfer;
             transfer.receiver == receiver && transfer.object == object
         };
-        // What the flows say of themselves is kept before the endpoints forget them.
+        // The flows' statistics are kept before the endpoints forget them.
         for id in self.transfers().filter(mirrors).collect::<Vec<_>>() {
             self.keep_stats(id);
             let running = &mut self.transfers[id.0 as usize];
@@ -545,7 +545,7 @@ impl Simulation {
         self.network.reschedule(link.0);
     }
 
-    /// Commands an endpoint. A flow that it is to be disconnected from may have ended by itself.
+    /// Commands an endpoint. A flow to disconnect may have ended already.
     pub(crate) fn give(&mut self, endpoint: EndpointId, command: Command) -> Result<(), (FlowId, CommandError)> {
         let disconnected = match &command {
             Command::Disconnect { flow } => Some(TransferId(flow.0)),
@@ -663,7 +663,7 @@ impl Simulation {
     }
 }
 
-/// The flow that a command is about; flow 0 for those that are about none.
+/// The flow that a command is about; flow 0 for commands without a flow.
 fn flow_of(command: &Command) -> FlowId {
     match command {
         Command::Join(join) => join.flow,

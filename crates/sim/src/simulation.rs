@@ -53,7 +53,7 @@ pub(crate) struct Seat {
     pub(crate) component: ComponentId,
     /// Its flows, as the port knows them that its datagrams come and go by.
     pub(crate) connections: Connections,
-    /// What it has waiting at its host's interface, where that is finite.
+    /// Its bytes waiting at its host's interface, if that is finite.
     pub(crate) send_buffer: Option<SendBuffer>,
     /// When it was last woken, and how often at that time.
     pub(crate) woken: (Time, u32),
@@ -64,7 +64,7 @@ pub struct Simulation {
     pub(crate) topology: Topology,
     pub(crate) now: Time,
     pub(crate) network: Network,
-    /// By node; routers have one that nothing comes to.
+    /// By node; the one of a router stays empty.
     pub(crate) hosts: Vec<Host>,
     pub(crate) seats: Vec<Seat>,
     /// Node and address of each endpoint.
@@ -88,7 +88,7 @@ pub struct Simulation {
     /// Fingerprint of everything that was delivered, and when.
     pub(crate) trace: u64,
     pub(crate) fault: Option<SimError>,
-    // What is used again and again.
+    // Reused buffers.
     pub(crate) batch: TxBatch,
     pub(crate) places: Vec<Place>,
     pub(crate) events: VecDeque<(EndpointId, Event)>,
@@ -259,8 +259,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Has a receiver hold ranges of an object from the beginning, as one that goes on after it was ended. For an object
-    /// that has transfers, of which none has started.
+    /// Makes a receiver hold ranges of an object from the beginning, like a receiver that resumes. The object must have
+    /// transfers, and none of them may have started.
     ///
     /// # Errors
     /// When no transfer brings the object, or one has started.
@@ -268,14 +268,14 @@ impl Simulation {
         let now = self.now;
         let entry = self.ledger.named(receiver, object).ok_or(SimError::Unknown("an object"))?;
         if entry.fetched {
-            return Err(SimError::Past { what: "what is held", at: now, now });
+            return Err(SimError::Past { what: "holding ranges", at: now, now });
         }
         entry.placed = held.clone();
         entry.held = held;
         Ok(())
     }
 
-    /// Has something changed at `at`. Of changes at one time, what was scheduled first comes first.
+    /// Schedules a change at `at`. Changes at one time happen in the order of scheduling.
     ///
     /// # Errors
     /// When the time has passed or the change names something unknown.
@@ -377,7 +377,7 @@ impl Simulation {
         self.now
     }
 
-    /// What is simulated.
+    /// The topology.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -400,12 +400,12 @@ impl Simulation {
         transfer.flow()
     }
 
-    /// Bytes of the object that came by this transfer. What was declared wrong and fetched again counts twice.
+    /// Bytes of the object that came by this transfer. Bytes that were declared wrong and fetched again count twice.
     pub fn placed_bytes(&self, transfer: TransferId) -> u64 {
         self.transfers[transfer.0 as usize].placed_bytes
     }
 
-    /// Bytes of the transfer's object that are in place, whichever transfer brought them.
+    /// Bytes of the transfer's object that are in place, from all transfers.
     pub fn object_bytes(&self, transfer: TransferId) -> u64 {
         self.ledger.object(self.transfers[transfer.0 as usize].object).placed.covered()
     }
@@ -435,13 +435,13 @@ impl Simulation {
         &self.starved
     }
 
-    /// What the receiver says of a transfer; what it said last, when it knows the flow no more.
+    /// The receiver's statistics of a transfer; its last ones if it has forgotten the flow.
     pub fn stats(&self, transfer: TransferId) -> FlowStats {
         let running = &self.transfers[transfer.0 as usize];
         self.flow_stats(running.transfer.receiver, transfer).unwrap_or(running.receiver_stats)
     }
 
-    /// What the sender says of a transfer; what it said last, when it knows the flow no more.
+    /// The sender's statistics of a transfer; its last ones if it has forgotten the flow.
     pub fn sender_stats(&self, transfer: TransferId) -> FlowStats {
         let running = &self.transfers[transfer.0 as usize];
         self.flow_stats(running.transfer.sender, transfer).unwrap_or(running.sender_stats)
@@ -451,18 +451,18 @@ impl Simulation {
         self.seats[endpoint.0 as usize].endpoint.flow_stats(transfer.flow())
     }
 
-    /// What a link has done until now.
+    /// A link's counters until now.
     pub fn link_stats(&mut self, link: LinkId) -> LinkStats {
         let now = self.now;
         self.network.lines[link.0 as usize].link.stats(now)
     }
 
-    /// What has come in at a host.
+    /// A host's counters of arrivals.
     pub fn host_stats(&self, host: NodeId) -> HostStats {
         self.hosts[host.0 as usize].stats
     }
 
-    /// What has become of a background traffic.
+    /// Counters of a background traffic.
     pub fn traffic_stats(&self, traffic: TrafficId) -> TrafficStats {
         self.traffic[traffic.0 as usize].stats
     }
@@ -500,7 +500,7 @@ impl Simulation {
         self.seats[endpoint.0 as usize].endpoint.memory_bytes()
     }
 
-    /// Bytes of memory that the simulation takes, endpoints included, about; without what is on its way right now.
+    /// Approximate bytes of memory of the simulation, endpoints included; without packets in flight right now.
     pub fn memory_bytes(&self) -> usize {
         let buffer = |seat: &Seat| seat.send_buffer.as_ref().map_or(0, SendBuffer::memory_bytes);
         let of_seat = |seat: &Seat| size_of::<Seat>() + seat.endpoint.memory_bytes() + buffer(seat);

@@ -1,5 +1,5 @@
-//! Control streams in the network: segments out and in, messages to their endpoints, and how a stream ends. Tunnels
-//! are streams, too: what comes out of them is datagrams.
+//! Control streams in the network: segments out and in, messages to their endpoints, and how a stream ends. Tunnels are
+//! streams, too: datagrams come out of them.
 
 use inhaul_transport::{Command, FlowId};
 
@@ -17,7 +17,7 @@ impl Simulation {
         self.send_segments(Way::new(TransferId(flow.0), false, to_receiver));
     }
 
-    /// Sends what one direction of a stream may send.
+    /// Sends the segments that one direction of a stream may send.
     pub(crate) fn send_segments(&mut self, way: Way) {
         let Some(running) = self.transfers.get_mut(way.transfer.0 as usize) else { return };
         let nodes = running.control_nodes;
@@ -31,7 +31,7 @@ impl Simulation {
         self.network.agenda.schedule(running.component, running.due());
     }
 
-    /// A segment has arrived at one end, and what it brings is read.
+    /// A segment has arrived at one end, and its content is read.
     pub(crate) fn on_segment(&mut self, way: Way, segment: Segment) {
         self.take_segment(way, segment);
         if matches!(segment, Segment::Data(_)) {
@@ -39,7 +39,7 @@ impl Simulation {
         }
     }
 
-    /// A segment has arrived at one end: what its kernel does by itself.
+    /// A segment has arrived at one end: the kernel's part.
     pub(crate) fn take_segment(&mut self, way: Way, segment: Segment) {
         self.mix(self.now.as_nanos());
         self.mix(u64::from(way.transfer.0) << 32 | way.lane as u64);
@@ -72,7 +72,7 @@ impl Simulation {
         self.network.send(self.now, from, packet);
     }
 
-    /// Hands over what has come in whole.
+    /// Hands over complete messages.
     pub(crate) fn read(&mut self, way: Way) {
         let id = way.transfer;
         loop {
@@ -97,7 +97,7 @@ impl Simulation {
     pub(crate) fn on_control_timer(&mut self, id: TransferId) {
         let now = self.now;
         let running = &mut self.transfers[id.0 as usize];
-        // All timers are looked at, whichever went off.
+        // All timers are checked, regardless of which one fired.
         let mut stands = |tunnel| {
             running
                 .streams(tunnel)
@@ -115,7 +115,7 @@ impl Simulation {
         }
     }
 
-    /// The control stream is no more: both ends are told.
+    /// The control stream has ended: both ends are told.
     pub(crate) fn break_stream(&mut self, id: TransferId) {
         self.close_stream(id);
         for receiver in [false, true] {

@@ -1,4 +1,4 @@
-//! How the threads of hosts with noise run: what wakes them, and what they hand to their endpoints.
+//! Runs the threads of hosts with noise: their wake-ups, and the datagrams that they hand to their endpoints.
 
 use inhaul_base::{ByteRange, Time};
 use inhaul_transport::{Place, RxMessage};
@@ -12,7 +12,7 @@ use crate::run::sorted;
 use crate::simulation::{MESSAGES_MAX, Simulation};
 
 impl Simulation {
-    /// Gives what has come in at a host to its thread.
+    /// Gives the arrivals at a host to its thread.
     pub(crate) fn wake_for_packets(&mut self, node: NodeId, batch: &mut Vec<Packet>) {
         for packet in batch.drain(..) {
             if let Load::Background(traffic) = packet.datagram.load {
@@ -77,7 +77,7 @@ impl Simulation {
         }
     }
 
-    /// Hands over what a thread has read.
+    /// Hands over the datagrams that a thread has read.
     fn hand_over_inbox(&mut self, node: NodeId, mut packets: &[(Time, Packet)]) {
         while let Some((_, first)) = packets.first() {
             let to = match first.datagram.load {
@@ -170,7 +170,7 @@ impl Simulation {
                 return;
             }
         }
-        self.misplaced(Place { range: rest, ..place }, "the message has not so many datagrams");
+        self.misplaced(Place { range: rest, ..place }, "the message has fewer datagrams");
     }
 
     fn misplaced(&mut self, place: Place, reason: &'static str) {

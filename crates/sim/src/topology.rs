@@ -1,11 +1,11 @@
-//! What there is: hosts, routers and the links between them.
+//! The topology: hosts, routers and the links between them.
 
 use inhaul_link::LinkSpec;
 
 use crate::host::HostSpec;
 use crate::ids::{LinkId, NodeId};
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// Owns endpoints; forwards nothing.
@@ -49,7 +49,7 @@ impl Topology {
         self.node(name.into(), Kind::Host(spec))
     }
 
-    /// Adds a router: it forwards at once, whatever comes; what waits, waits at its links.
+    /// Adds a router: it forwards every packet at once; packets wait only at its links.
     pub fn router(&mut self, name: impl Into<String>) -> NodeId {
         self.node(name.into(), Kind::Router)
     }
@@ -85,7 +85,7 @@ impl Topology {
         self.nodes.iter().enumerate().map(|(at, node)| (NodeId(at as u32), node.name.as_str()))
     }
 
-    /// What a host was given as; `None`: the node is a router, or there is none.
+    /// A host's specification; `None`: the node is a router, or there is none.
     pub fn host_spec(&self, node: NodeId) -> Option<&HostSpec> {
         match &self.nodes.get(node.0 as usize)?.kind {
             Kind::Host(spec) => Some(spec),
@@ -98,7 +98,7 @@ impl Topology {
         self.wires.iter().enumerate().map(|(at, wire)| (LinkId(at as u32), wire.name.as_str(), wire.from, wire.to))
     }
 
-    /// What a link was given as.
+    /// A link's specification.
     pub fn link_spec(&self, link: LinkId) -> Option<&LinkSpec> {
         self.wires.get(link.0 as usize).map(|wire| &wire.spec)
     }

@@ -11,7 +11,7 @@ use crate::spell::Spell;
 pub enum Pattern {
     /// All the time.
     Constant,
-    /// In spells, beginning with one that is on.
+    /// In spells, beginning with an active one.
     OnOff {
         /// How long it sends.
         on: Spell,
@@ -20,7 +20,7 @@ pub enum Pattern {
     },
 }
 
-/// UDP packets at a fixed rate from one host to another, that nobody answers.
+/// UDP packets at a fixed rate from one host to another, without answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpTraffic {
     /// The host that sends.

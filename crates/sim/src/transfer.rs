@@ -1,4 +1,4 @@
-//! Transfers: a flow between two endpoints, its control stream, and what has become of it.
+//! Transfers: a flow between two endpoints, its control stream, and its result.
 
 use std::collections::VecDeque;
 
@@ -31,8 +31,8 @@ pub struct Transfer {
     pub start: Time,
     /// When both ends are disconnected; `None`: it ends by itself.
     pub stop: Option<Time>,
-    /// Whether the receiver leaves when it has the whole object, as one that has checked it does; else both ends keep
-    /// the flow, and parts of the object may be fetched again.
+    /// Whether the receiver leaves when it has the whole object, like a receiver that has verified it; otherwise both
+    /// ends keep the flow, and parts of the object may be fetched again.
     pub leaves: bool,
     /// Largest IP packet of the path, in bytes; both ends are told.
     pub mtu: u16,
@@ -90,7 +90,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// A program waits while so many bytes have not been acknowledged.
+    /// A program waits while this many bytes are unacknowledged.
     const BACKLOG_MAX: u64 = 256 << 10;
 
     pub(crate) fn new(stream: Stream) -> Self {
@@ -118,7 +118,7 @@ impl Tunnel {
     }
 }
 
-/// A transfer while it runs, and what is kept of it.
+/// A transfer while it runs, and its record afterwards.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) transfer: Transfer,
@@ -128,7 +128,7 @@ pub(crate) struct Running {
     pub(crate) component: ComponentId,
     /// Between which nodes the control stream runs: at the sender, at the receiver.
     pub(crate) control_nodes: (NodeId, NodeId),
-    /// What its client may be sent, with other transfers, if there is a limit of its own.
+    /// The limit of its client, shared with other transfers, if it has its own.
     pub(crate) client: Option<ClientRate>,
     /// `None` before the start and after the end.
     pub(crate) streams: Option<Box<Streams>>,
@@ -136,7 +136,7 @@ pub(crate) struct Running {
     pub(crate) tunnel: Option<Box<Tunnel>>,
     /// Bytes of the object that came by this transfer.
     pub(crate) placed_bytes: u64,
-    /// What the endpoints said last, for when they know the flow no more.
+    /// The endpoints' last statistics, for the time after they forget the flow.
     pub(crate) receiver_stats: FlowStats,
     pub(crate) sender_stats: FlowStats,
     pub(crate) series: Vec<Sample>,

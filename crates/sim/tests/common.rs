@@ -1,5 +1,6 @@
 //! A tiny protocol to test the simulator with: the sender sends every block once at a constant rate and says that it
-//! is through; the receiver acknowledges every second datagram, and asks again for what is missing until nothing is.
+//! is through; the receiver acknowledges every second datagram, and requests missing blocks again until none is
+//! missing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use inhaul_transport::{
 
 /// Bytes of object in a datagram.
 pub(crate) const BLOCK: u64 = 1440;
-/// Head of a data datagram: flow, zero, offset, time sent, and a mark that nobody reads.
+/// Head of a data datagram: flow, zero, offset, time sent, and an unused mark.
 pub(crate) const HEAD: usize = 32;
 /// Until data comes, the receiver says so often where it is.
 const HELLO_GAP: Span = Span::from_millis(100);

@@ -1,5 +1,5 @@
-//! The simulator with a tiny protocol of its own: what arrives, when, what is lost and where, and that a run can be
-//! repeated.
+//! The simulator with a tiny protocol of its own: arrivals and their times, losses and their places, and that a run can
+//! be repeated.
 
 use crate::common::{BLOCK, Collector, ConstantSender, HEAD};
 use inhaul_base::{Bitrate, Probability, Span, Time};
@@ -10,7 +10,7 @@ use inhaul_sim::{
 };
 use inhaul_transport::{Command, FlowError, FlowLimits, ObjectId};
 
-/// What a data packet is on the wire.
+/// Bytes of a data packet on the wire.
 const PACKET: u64 = BLOCK + HEAD as u64 + 28;
 
 fn at(millis: u64) -> Time {
@@ -89,7 +89,7 @@ fn a_transfer_takes_the_time_that_its_links_take() {
     sim.run_until(at(1_000)).unwrap();
     let bits = |bytes: u64| Span::from_nanos(bytes * 8 * 1_000 / 12);
     let there_and_back = Span::from_millis(20) + bits(48);
-    // What comes from one packet beginning as the last one ends, the link rounds up to a nanosecond at most once.
+    // While packets follow each other without a gap, the link rounds up to a nanosecond at most once.
     let expected = Time::ZERO + there_and_back + bits(50 * PACKET - 940 + 45);
     let done = sim.completed_at(transfer).unwrap();
     assert!(done.since(expected) <= Span::from_nanos(2) && expected.since(done) <= Span::from_nanos(2), "{done}");
@@ -180,7 +180,7 @@ fn a_host_that_is_too_slow_loses_in_its_ring_and_not_on_the_way() {
     // From 10 ms on it works all the time; a batch may be in work at the end.
     assert!((taken as f64 - 5_000.0 * 1.99).abs() < 70.0, "{taken}");
     assert!((stats.ring_drops as f64 - 3_333.0 * 1.99).abs() < 150.0, "{stats:?}");
-    assert!(stats.batches < taken / 20, "what waits is taken in batches: {stats:?}");
+    assert!(stats.batches < taken / 20, "waiting packets are taken in batches: {stats:?}");
 }
 
 #[test]
@@ -338,11 +338,11 @@ fn a_process_that_ends_is_heard_of_and_another_goes_on_from_what_is_held() {
     let receiver = sim.endpoint(hosts[1], Box::new(Collector::default())).unwrap();
     let again = Transfer { start: sim.now(), ..transfer("again", (ends.0, receiver), 200 * BLOCK) };
     let again = sim.transfer(again).unwrap();
-    assert!(sim.hold(receiver, ObjectId(1), had.clone()).is_err(), "nobody brings that");
+    assert!(sim.hold(receiver, ObjectId(1), had.clone()).is_err(), "no transfer brings that");
     sim.hold(receiver, ObjectId(0), had.clone()).unwrap();
     sim.run_until(at(3_000)).unwrap();
     assert!(sim.is_complete(again));
-    assert_eq!(sim.placed_bytes(again), 200 * BLOCK - had.covered(), "what was held is not placed again");
+    assert_eq!(sim.placed_bytes(again), 200 * BLOCK - had.covered(), "held bytes are not placed again");
     assert!(sim.hold(receiver, ObjectId(0), had).is_err(), "it has started");
 }
 
@@ -352,14 +352,14 @@ fn a_new_address_leaves_the_old_one_to_nobody() {
         pair(&wire(12, 10), HostSpec::default(), Bitrate::from_mbps(12), 200 * BLOCK, 1);
     sim.at(at(100), Change::Rebind(ends.1)).unwrap();
     sim.run_until(at(3_000)).unwrap();
-    // The sender goes on sending to where the receiver was; what was on its way has come.
+    // The sender continues to send to the receiver's old address; packets in flight have come.
     let placed = sim.object_bytes(transfer);
     assert!(!sim.is_complete(transfer) && placed > 50 * BLOCK && placed < 100 * BLOCK, "{placed}");
 }
 
 #[test]
 fn a_tunnel_carries_all_and_holds_its_sender_up() {
-    // The sender wants twice what the link carries, and one packet in twenty is lost.
+    // The sender sends at twice the link's rate, and one packet in twenty is lost.
     let lossy = LinkSpec { loss: LossSpec::Random(Probability::new(0.05).unwrap()), ..wire(6, 10) };
     let Pair { mut sim, transfer, .. } = pair(&lossy, HostSpec::default(), Bitrate::from_mbps(12), 400 * BLOCK, 3);
     sim.at(at(0), Change::Tunnel(transfer, true)).unwrap();

@@ -1,4 +1,4 @@
-//! Hosts with noise: what is late, by how much, and what stays exact.
+//! Hosts with noise: delays and their sizes, and times that stay exact.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use inhaul_transport::{
 /// A message as its endpoint was shown it: when, how long it had waited, and of how many datagrams.
 type Seen = (Time, Span, usize);
 
-/// A [`Collector`] that notes what it is shown.
+/// A [`Collector`] that notes its calls.
 #[derive(Default)]
 struct Witness {
     collector: Collector,
@@ -76,7 +76,7 @@ impl Pair {
     }
 }
 
-/// A transfer of so many blocks at `rate` between hosts with noise, over a link of 1 Gbit/s and 5 ms.
+/// A transfer of `blocks` blocks at `rate` between hosts with noise, over a link of 1 Gbit/s and 5 ms.
 fn pair(noises: [Option<HostNoise>; 2], rate: Bitrate, blocks: u64, seed: u64) -> Pair {
     let mut topology = Topology::new();
     let [a, b] = noises.map(|noise| HostSpec { noise: noise.map(Arc::new), ..HostSpec::default() });
@@ -119,7 +119,7 @@ fn noise_of_nothing_changes_nothing_but_the_road() {
 
 #[test]
 fn packets_are_read_late_and_together_and_their_arrivals_stay_exact() {
-    // A packet every 20 us, of which a message takes three: those that arrived within 50 us.
+    // A packet every 20 us; a message takes three, those that arrived within 50 us.
     let rate = Bitrate::from_mbps(600);
     let noise = HostNoise { read_late: vec![micros(200)], aggregates: vec![64], ..HostNoise::default() };
     let (mut clean, mut noisy) = (pair([None, None], rate, 2_000, 1), pair([None, Some(noise)], rate, 2_000, 1));

@@ -1,4 +1,4 @@
-//! Hosts with a scheduler: when their process runs, what is lost meanwhile, and what its endpoints are told before.
+//! Hosts with a scheduler: when their process runs, losses meanwhile, and earlier notices to its endpoints.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use inhaul_transport::{
 struct Seen {
     /// When datagrams were handed over.
     read: Vec<Time>,
-    /// What was foreseen, and when.
+    /// Predictions, with their times.
     told: Vec<(Time, Pause)>,
 }
 
@@ -117,7 +117,7 @@ fn eevdf(spec: EevdfSpec, tasks: Vec<Task>) -> SchedulerSpec {
     SchedulerSpec { kind: SchedulerKind::Eevdf(spec), ..o1(tasks) }
 }
 
-/// What ten seconds bring: statistics of the host, packets that were received, and what was seen.
+/// The result of ten seconds: statistics of the host, received packets, and predictions.
 fn ten_seconds(scheduler: SchedulerSpec, ring: usize) -> (HostStats, u64, Seen) {
     let Pair { mut sim, receiver, transfer, seen } = pair(scheduler, ring, 3);
     sim.run_until(Time::ZERO + Span::from_secs(10)).unwrap();
@@ -154,7 +154,7 @@ fn pauses_come_as_foreseen() {
     let hogs = vec![Task { memory: 2.0, ..Task::default() }; 2];
     let quota = Quota { quota: Span::from_millis(25), period: Span::from_millis(100) };
     let quota = EevdfSpec { quota: Some(quota), ..EevdfSpec::default() };
-    // A spell without any reading, of those that last for longer than a packet's time.
+    // A spell without any reading that lasts for longer than a packet's time.
     for (scheduler, least) in [(o1(hogs), 20), (eevdf(quota, Vec::new()), 90)] {
         let (_, _, seen) = ten_seconds(scheduler, 64);
         let gaps: Vec<(Time, Time)> = seen.read.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -230,7 +230,7 @@ fn a_kernel_with_a_budget_lets_tasks_run_where_it_has_more_to_do_than_it_can() {
 
 #[test]
 fn a_process_that_waits_for_memory_leaves_the_processor_to_others_meanwhile() {
-    // 50 us of work and 150 us of waiting: 5,000 packets a second, whatever the hog has.
+    // 50 us of work and 150 us of waiting: 5,000 packets a second, independent of the hog.
     let hog = Task { paging: Span::from_micros(150), ..Task::default() };
     let (stats, received, _) = ten_seconds(o1(vec![hog]), 64);
     assert!(received.abs_diff(50_000) < 1_000, "{received}, {stats:?}");

@@ -10,8 +10,8 @@ use crate::ids::{ConnectionId, FlowId};
 /// One or more datagrams that came in together: equal in size but for the last, from one peer
 /// (what receive offload hands over, or a single datagram).
 ///
-/// The port that took them in has found their flow by their envelopes ([`RxMessage::of_flow`]). What an endpoint reads
-/// of a datagram is what is behind its envelope.
+/// The receiving port has found their flow by their envelopes ([`RxMessage::of_flow`]). An endpoint reads only the part
+/// behind the envelope.
 ///
 /// Only the heads need to be readable. Bodies may lie right behind their heads, or already where they belong, when the
 /// engine received them by an [`crate::Expected`] layout; in a simulation there are none.
@@ -24,7 +24,7 @@ pub struct RxMessage<'a> {
     /// The flow, and the connection id by which it is known: datagrams of the message with another id are not the
     /// flow's. `None`: the datagrams are as they came, without envelopes (a foreign protocol's, or not sorted yet).
     pub flow: Option<(FlowId, ConnectionId)>,
-    /// Which message of those that came in together it is: [`Place`]s name it by this.
+    /// The message's number in its received batch: [`Place`]s refer to it.
     pub index: u32,
     /// Where the heads are: datagram `k`'s starts at `k * head_stride`.
     pub heads: &'a [u8],
@@ -103,11 +103,11 @@ impl<'a> RxMessage<'a> {
 pub struct Place {
     /// The flow, and by it the object.
     pub flow: FlowId,
-    /// Which message of those that came in together: its [`RxMessage::index`].
+    /// The message, by its [`RxMessage::index`].
     pub message: u32,
     /// The first datagram of the message that belongs here.
     pub first: u32,
-    /// Bytes of the first datagram that come before the first byte to place: envelope, head, and what is held already.
+    /// Bytes of the first datagram before the first byte to place: envelope, head, and data that is already held.
     pub skip: u32,
     /// Length of envelope and head of the datagrams after the first, in bytes.
     pub head_len: u32,
@@ -122,9 +122,8 @@ pub struct TxDatagram {
     head_len: u16,
     /// Zero bytes at the end (probes of the path's MTU are padded).
     pub pad: u16,
-    /// It is handed to the network by itself, not merged with others into one message that the kernel or the interface
-    /// cuts:
-    /// what a protocol asks for whose receiver looks at the time between two datagrams.
+    /// It is handed to the network on its own, not merged into one message that the kernel or the interface segments.
+    /// Protocols ask for this if their receiver measures the time between two datagrams.
     pub alone: bool,
     /// The object's bytes that follow the head.
     pub body: ByteRange,
@@ -288,7 +287,7 @@ impl TxBatch {
         self.close_group(flow, route);
     }
 
-    /// What was added last leaves with the group before it, if that is of the same flow and to the same peer.
+    /// Joins the last added datagrams with the group before them, if that is of the same flow and to the same peer.
     fn close_group(&mut self, flow: FlowId, route: Route) {
         let end = self.datagrams.len();
         match self.groups.last_mut() {

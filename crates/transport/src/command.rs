@@ -1,4 +1,4 @@
-//! What a user can ask of an endpoint.
+//! Commands of a user to an endpoint.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::policy::Policy;
 /// Limits of one flow that its user sets. `None`: no limit is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowLimits {
-    /// What the application wants at most (R_app), headers included.
+    /// Limit of the application (R_app), headers included.
     pub application_rate: Option<Bitrate>,
-    /// What the link to this peer can carry (C_i), when it is known.
+    /// Capacity of the link to this peer (C_i), if known.
     pub link_rate: Option<Bitrate>,
 }
 
@@ -23,13 +23,13 @@ pub struct FlowLimits {
 pub struct JoinFlow {
     /// The new flow's name.
     pub flow: FlowId,
-    /// What it fetches; known from a [`Command::Fetch`].
+    /// The object to fetch, named in a [`Command::Fetch`].
     pub object: ObjectId,
     /// Where the sender's datagram socket is. `None`: it will open the path itself (it connected to us).
     pub peer: Option<SocketAddr>,
     /// What packets on its path cost.
     pub path: PathSpec,
-    /// What the sender's datagrams carry.
+    /// The connection id that the sender's datagrams carry.
     pub connection: ConnectionId,
     /// How long ago probes left for the sender's port, before the flow was there
     /// ([`early_probes`](crate::kit::early_probes())).
@@ -65,32 +65,32 @@ pub struct OfferFlow {
     pub size: u64,
     /// Where the receiver's datagram socket is. `None`: it will open the path itself (it connected to us).
     pub peer: Option<SocketAddr>,
-    /// The address that datagrams of the receiver must come from, so that nobody can have data sent to somebody else.
+    /// The address that the receiver's datagrams must come from, so that no client can direct data to another host.
     /// `None`: any.
     pub only_from: Option<IpAddr>,
     /// What packets on its path cost.
     pub path: PathSpec,
-    /// What the receiver's datagrams carry.
+    /// The connection id that the receiver's datagrams carry.
     pub connection: ConnectionId,
     /// Random number that the receiver's first datagrams must carry. Unguessable.
     pub token: u64,
-    /// What the receiver's flows may be sent together, if there is a limit of its own.
+    /// Limit on all of the receiver's flows together, if it has its own.
     pub client: Option<ClientRate>,
-    /// What the receiver's user has set for this flow, over the endpoint's own. Legal: who takes them from a peer has
-    /// seen to that.
+    /// Parameters that the receiver's user has set for this flow, over the endpoint's own. They are legal: the code
+    /// that takes them from a peer has checked them.
     pub parameters: Parameters,
 }
 
-/// What one client of a sender may be sent, over all its flows with a protocol.
+/// Limit on the rate to one client of a sender, over all its flows with a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRate {
     /// The client: a number that the sender's user has given it.
     pub client: u64,
-    /// At most so much, headers from IP up included.
+    /// At most this rate, headers from IP up included.
     pub rate: Bitrate,
 }
 
-/// What a user asks of an endpoint.
+/// A command of a user to an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Receiver: an object is wanted, except for the ranges that are held already.
@@ -99,7 +99,7 @@ pub enum Command {
         object: ObjectId,
         /// Its size in bytes.
         size: u64,
-        /// What is held already.
+        /// Ranges that are already held.
         held: RangeSet,
     },
     /// Receiver: a control stream to a sender of the object is up; fetch over it.
@@ -126,16 +126,16 @@ pub enum Command {
         suspect: Option<FlowId>,
     },
     /// Receiver: these bytes are wanted (again), whether or not they were held. The object may have been complete, or
-    /// held as a whole from the start, because nobody had asked for anything yet.
+    /// held as a whole from the start, because nothing had been requested yet.
     Want {
         /// The object.
         object: ObjectId,
         /// The bytes.
         ranges: Vec<ByteRange>,
-        /// Somebody waits for them: they are asked for before what is not urgent.
+        /// A read waits for them: they are requested before other ranges.
         urgent: bool,
     },
-    /// Receiver: these bytes need not come any more; what comes of them all the same is dropped.
+    /// Receiver: these bytes are no longer needed; if they still come, they are dropped.
     Unwant {
         /// The object.
         object: ObjectId,
@@ -156,8 +156,8 @@ pub enum Command {
         /// The bytes.
         range: ByteRange,
     },
-    /// Receiver: the flow's datagrams go another way from now on. The path is opened anew; what was asked for comes
-    /// over the way before, or is asked for again.
+    /// Receiver: the flow's datagrams take another path from now on. The path is opened anew. Outstanding ranges come
+    /// over the old path, or are requested again.
     ChangePath {
         /// The flow.
         flow: FlowId,
@@ -178,7 +178,7 @@ pub enum Command {
 /// Why a command was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// A sender was told to receive, or the other way round.
+    /// A sender got a receiver's command, or the other way round.
     #[error("this endpoint does not play that role")]
     WrongRole,
     /// The flow is not known.
@@ -196,7 +196,7 @@ pub enum CommandError {
     /// The MTU leaves no room for data.
     #[error("an MTU of {0} bytes leaves no room for data: at least 576 is needed")]
     MtuTooSmall(u16),
-    /// The protocol's headers cannot name every place of an object of so many bytes.
+    /// The protocol's headers cannot address every byte of an object of this size.
     #[error("an object of {0} bytes is larger than this protocol can carry")]
     ObjectTooLarge(u64),
     /// A range ends beyond its object.
@@ -208,7 +208,7 @@ pub enum CommandError {
     /// The protocol has no policies.
     #[error("this protocol has no policies")]
     NoPolicies,
-    /// The policy is to hold a rate, and none was told.
+    /// The policy is to hold a rate, and no rate was given.
     #[error("the policy 'fixed' needs a receive rate")]
     NoRate,
 }

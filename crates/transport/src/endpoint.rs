@@ -7,15 +7,15 @@ use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use crate::ids::FlowId;
 use crate::{Command, CommandError, Event, Place, RxMessage, TcpFlows, TxBatch};
 
-/// What the next datagrams of a flow will look like if nothing is lost or reordered: lets an engine receive bodies
-/// straight into their place. A wrong guess costs a copy, never correctness.
+/// The expected next datagrams of a flow, without loss and reordering: lets an engine receive bodies straight into
+/// their place. A wrong guess costs a copy, never correctness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// Length of each envelope and head together, in bytes.
     pub head_len: usize,
     /// Length of each body but the last, in bytes.
     pub body_len: usize,
-    /// Where the bodies belong: none of it has been placed, and nothing else will be placed in it before it.
+    /// Where the bodies belong: no byte of it has been placed, and no other data will be placed there before them.
     pub range: ByteRange,
 }
 
@@ -24,14 +24,14 @@ pub struct Expected {
 pub struct HostSample {
     /// How late the endpoint's thread ran after it was due, at most.
     pub lateness: Span,
-    /// Messages that the kernel has dropped because the thread had not read what came before.
+    /// Messages that the kernel has dropped because the thread had not read earlier ones.
     pub socket_drops: u64,
     /// When the thread will next not run for a while, if that is foreseen.
     pub pause: Option<Pause>,
     /// The rate of packets, headers included, that the host can take in on average now, by its processors and its disk
     /// (gtp-2004 2: what end systems can handle is what bounds C_r). `None`: neither bounds it.
     pub intake: Option<Bitrate>,
-    /// What the host's own TCP takes, as far as it was just measured. `None`: nothing new.
+    /// The traffic of the host's own TCP, if it was just measured. `None`: nothing new.
     pub tcp: Option<TcpFlows>,
 }
 
@@ -71,8 +71,8 @@ pub struct FlowStats {
     pub retransmitted_bytes: u64,
     /// Bytes that arrived though they were held already.
     pub duplicate_bytes: u64,
-    /// Datagrams that came again, with the packet number of one that had come: copies that the network made. They count
-    /// as nothing else.
+    /// Duplicates: datagrams with a packet number that had come already, copied by the network. No other counter
+    /// includes them.
     pub duplicate_packets: u64,
     /// Smoothed round-trip time; zero until measured.
     pub rtt: Span,
@@ -100,11 +100,11 @@ pub struct FlowStats {
 pub enum HeldBy {
     /// Nothing yet: the flow has only begun, or its path is being measured.
     Starting,
-    /// Nothing that is known: the rate still rises, or the hosts give and take what they can.
+    /// No known limit: the rate still rises, or the hosts send and receive as much as they can.
     Nothing,
-    /// What the receiver can take in: its link, its processors or its disk.
+    /// The receiver's capacity: its link, its processors or its disk.
     Receiver,
-    /// What the path from this sender carries.
+    /// The capacity of the path from this sender.
     Path,
     /// Others' traffic: the rate is a share beside it.
     Others,
@@ -162,7 +162,7 @@ pub trait Endpoint {
     /// When the command does not fit the endpoint's role or names something unknown; the endpoint is unchanged then.
     fn command(&mut self, now: Time, command: Command) -> Result<(), CommandError>;
 
-    /// Appends what may leave at `now`, until `out` has no room; leaves `out` as it is when nothing may.
+    /// Appends datagrams that may leave at `now`, until `out` is full. Leaves `out` unchanged if none may.
     fn poll_transmit(&mut self, now: Time, out: &mut TxBatch);
 
     /// The next thing that the user or the control stream must hear of.
@@ -171,7 +171,7 @@ pub trait Endpoint {
     /// When [`handle_timeout`](Endpoint::handle_timeout) or [`poll_transmit`](Endpoint::poll_transmit) is next due.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// What the flow's next datagrams should look like, when the protocol can tell.
+    /// The flow's expected next datagrams, if the protocol can tell.
     fn expected(&self, _flow: FlowId) -> Option<Expected> {
         None
     }
@@ -184,6 +184,6 @@ pub trait Endpoint {
     /// How the flow is doing; `None` when it is not known (any more).
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats>;
 
-    /// Bytes of memory that the endpoint's state takes, about. Bounded by its configuration whatever the peers do.
+    /// Approximate bytes of memory of the endpoint's state. Its configuration bounds them, even with hostile peers.
     fn memory_bytes(&self) -> usize;
 }

@@ -1,8 +1,8 @@
-//! What stands in front of every datagram of a session, whatever its protocol: which flow it is of, and which datagram
-//! of that flow it is. kit/WIRE.md 5.1 gives the layout.
+//! The header of every datagram of a session, for all protocols: the flow's connection id and the datagram's packet
+//! number. kit/WIRE.md 5.1 gives the layout.
 //!
-//! The port writes it and reads it: protocols see what is behind it. The packet number never repeats within a flow and
-//! a direction, also when the same bytes are sent again.
+//! The port writes it and reads it: protocols see only the rest of the datagram. The packet number never repeats within
+//! a flow and a direction, even if the same bytes are sent again.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl Envelope {
         (u64::from(self.number) << 32 | u64::from(self.connection.0)).to_be_bytes()
     }
 
-    /// The datagram that has it in front of `rest`: for those who make datagrams by hand.
+    /// A datagram of this envelope and `rest`, for code that makes datagrams by hand.
     pub fn before(&self, rest: &[u8]) -> Vec<u8> {
         [&self.emit()[..], rest].concat()
     }

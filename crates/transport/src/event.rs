@@ -1,4 +1,4 @@
-//! What an endpoint tells its user.
+//! Events of an endpoint for its user.
 
 use inhaul_base::{Bitrate, ByteRange};
 
@@ -36,7 +36,7 @@ pub enum Event {
         /// The flow.
         flow: FlowId,
     },
-    /// The flow has ended badly. What it still owed goes to the object's other flows.
+    /// The flow has failed. Its outstanding ranges go to the object's other flows.
     Failed {
         /// The flow.
         flow: FlowId,

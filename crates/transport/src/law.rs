@@ -2,7 +2,7 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 
-/// What an acknowledgement says. Packets are the protocol's own: segments for TCP.
+/// An acknowledgement. Packets are the protocol's own: segments for TCP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckSample {
     /// When it came.
@@ -26,10 +26,10 @@ pub struct AckSample {
     /// Whether the window has to stay as it is: losses are being repaired, or packets came out of order and may turn
     /// out to be losses (RFC 5681 section 3.2 step 1, RFC 3042).
     pub held: bool,
-    /// Whether what it acknowledges was spread over time: acknowledgements then come spread as well, however empty the
-    /// path is.
+    /// Whether the acknowledged packets were spread over time: acknowledgements then come spread as well, even on an
+    /// empty path.
     pub paced: bool,
-    /// What the packet that it acknowledges says of the rate of delivery.
+    /// Rate sample of the acknowledged packet.
     pub rate: Option<RateSample>,
 }
 
@@ -50,37 +50,37 @@ pub struct RateSample {
     pub app_limited: bool,
 }
 
-/// What a loss says. Told once for all losses of one round trip.
+/// A loss event: reported once for all losses of one round trip.
 #[derive(Clone, Copy, Debug)]
 pub struct LossSample {
     /// When it was noticed.
     pub now: Time,
-    /// Packets on their way, by the sender's reckoning, without those that were lost.
+    /// Packets in flight, by the sender's estimate, without lost ones.
     pub in_flight: u64,
 }
 
 /// How packets are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Not at all: acknowledgements clock them. A sender that gets these in lumps may break up what they let leave.
+    /// No pacing: acknowledgements clock the packets. If these come in lumps, the sender may spread the packets that
+    /// they release.
     Unpaced,
     /// Evenly, at this rate, headers from IP up included.
     Rate(Bitrate),
-    /// The window leaves as so many blocks, spread over a round trip (fhstcp-2005 Figure 1).
+    /// The window leaves as this many blocks, spread over a round trip (fhstcp-2005 Figure 1).
     Blocks(u64),
 }
 
-/// What a law lets its sender do.
+/// A law's limits for its sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Packets that may be on their way at once.
+    /// Packets that may be in flight at once.
     pub window_packets: u64,
     /// How they are spread over time.
     pub pace: Pace,
 }
 
-/// A congestion control law: small and pure. It repairs nothing and sends nothing; it looks at measurements and says
-/// what may be sent.
+/// A congestion control law: small and pure. It neither repairs nor sends; it maps measurements to limits of sending.
 pub trait Law {
     /// An acknowledgement reported something new.
     fn on_ack(&mut self, ack: &AckSample);
@@ -89,22 +89,22 @@ pub trait Law {
     /// [`limits`](Law::limits) gives from now on is the one to come down to.
     fn on_loss(&mut self, loss: &LossSample);
 
-    /// No acknowledgement came for so long that what is on its way must be taken for lost (RFC 6298), but for what was
-    /// sent last. `repeated`: the threshold has been set for these losses already.
+    /// No acknowledgement came for a timeout, so all packets in flight count as lost (RFC 6298), except the last ones.
+    /// `repeated`: the threshold has been set for these losses already.
     fn on_timeout(&mut self, loss: &LossSample, repeated: bool);
 
-    /// What was lost, or on its way at the timeout, has been acknowledged.
+    /// All packets that were lost, or in flight at the timeout, have been acknowledged.
     fn on_recovered(&mut self, _now: Time) {}
 
     /// The last loss or timeout was a mistake: nothing was lost, the packets or their acknowledgements were late
     /// (RFC 3522).
     fn on_spurious(&mut self, now: Time);
 
-    /// Nothing was sent for longer than a retransmission timeout: what was known of the path is stale (RFC 5681 4.1).
+    /// Nothing was sent for longer than a retransmission timeout: the state of the path is stale (RFC 5681 4.1).
     fn on_idle(&mut self, now: Time);
 
-    /// Whether the law says itself how much may be on its way while losses are repaired. Otherwise the sender brings
-    /// the window down to the law's in proportion to what is delivered (RFC 9937).
+    /// Whether the law itself limits the packets in flight while losses are repaired. Otherwise the sender brings the
+    /// window down to the law's in proportion to what is delivered (RFC 9937).
     fn rules_recovery(&self) -> bool {
         false
     }
@@ -114,6 +114,6 @@ pub trait Law {
         false
     }
 
-    /// What may be sent.
+    /// The limits of sending.
     fn limits(&self) -> Limits;
 }

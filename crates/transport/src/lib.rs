@@ -1,9 +1,9 @@
-//! The contract between protocols and whatever carries them: the simulator, the socket engine, the tests.
+//! The contract between protocols and their carriers: the simulator, the socket engine, the tests.
 //!
 //! A protocol is a state machine, an [`Endpoint`]. It does no I/O, sees no clock and draws no randomness of its own:
 //! time, seeds, datagrams and control messages are handed in; transmissions, events and the next deadline come out.
-//! It handles byte *ranges*, not bytes: a transmission is a header and the range of the object that follows it, a
-//! [`Place`] says where the body of a datagram that came in belongs. Whoever drives the endpoint moves the bytes.
+//! It handles byte *ranges*, not bytes: a transmission is a header and the range of the object that follows it; a
+//! [`Place`] says where the body of a received datagram belongs. The endpoint's user moves the bytes.
 //!
 //! [`drain`] is the one loop that drives an endpoint. [`kit`] holds the parts that protocols share.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What a path takes of each packet.
+//! A path's overhead for each packet.
 
 use std::net::IpAddr;
 
@@ -9,12 +9,12 @@ const IPV4_UDP: u16 = 28;
 /// Bytes of IPv6 and UDP header.
 const IPV6_UDP: u16 = 48;
 
-/// Bytes that a receiver asks for ahead, at most, where its path is a byte stream. So much may wait at its sender for
-/// streams that stand still.
+/// Most bytes that a receiver requests ahead if its path is a byte stream. Up to this much may wait at its sender while
+/// streams stall.
 pub const STREAM_AHEAD_MAX: u64 = 120 << 20;
 
-/// What a packet costs on a flow's path, told by the port that carries it. With it, lengths of blocks, rates on the
-/// wire and the simulator count the same bytes.
+/// The overhead of a packet on a flow's path, given by the port that carries it. With it, lengths of blocks, rates on
+/// the wire and the simulator count the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathSpec {
     /// Largest IP packet that the path is believed to carry, in bytes.

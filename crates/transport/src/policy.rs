@@ -6,14 +6,14 @@ use std::str::FromStr;
 /// How much a receiver takes beside others' traffic, where its protocol lets its user choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// What one TCP flow would have.
+    /// As much as one TCP flow.
     #[default]
     Fair,
-    /// What nobody else wants.
+    /// Only bandwidth that others leave unused.
     Low,
     /// What two TCP flows would have.
     High,
-    /// The rate that was told, whatever others do.
+    /// The given rate, regardless of other traffic.
     Fixed,
 }
 

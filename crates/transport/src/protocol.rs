@@ -1,4 +1,4 @@
-//! What a registry entry says of a protocol.
+//! The registry's description of a protocol.
 
 use inhaul_base::{Bitrate, Probability, Span};
 
@@ -13,7 +13,7 @@ pub enum Role {
     Receiver,
 }
 
-/// What a protocol needs to reach its peer.
+/// The channels that a protocol needs to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channels {
     /// Datagrams alone.
@@ -22,7 +22,7 @@ pub enum Channels {
     DatagramsAndControl,
 }
 
-/// What the network stack may do for a protocol's datagrams.
+/// Offloads of the network stack that a protocol's datagrams allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloads {
     /// It may cut and join datagrams: several leave, and come in, as one message.
@@ -39,13 +39,13 @@ pub struct Parameter {
     pub name: &'static str,
     /// Its unit or its legal values.
     pub unit: &'static str,
-    /// What it is when not set.
+    /// Its default.
     pub default: &'static str,
-    /// What it does, in a sentence.
+    /// Its effect, in a sentence.
     pub summary: &'static str,
 }
 
-/// What every endpoint is built from.
+/// Configuration of every endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
     /// Which side it plays.
@@ -55,11 +55,11 @@ pub struct EndpointConfig {
     /// Secret of its challenges (kit/WIRE.md section 6). A port that answers probes before there is a flow has the
     /// same.
     pub challenge_seed: u64,
-    /// What this host can take in or send, all flows together, when somebody knows it (C_r or R_send), headers
+    /// The capacity of this host for receiving or sending, all flows together, if known (C_r or R_send), headers
     /// included.
     pub host_rate: Option<Bitrate>,
-    /// What each flow may take at most (R_app), when its user set that for all of them, headers included. A flow's own
-    /// limits hold beside it.
+    /// Limit of each flow (R_app), if the user set one for all of them, headers included. A flow's own limits hold as
+    /// well.
     pub flow_rate: Option<Bitrate>,
     /// Bytes that this host's socket buffers hold for one flow: what may arrive while the program does something else.
     pub socket_buffer_bytes: u64,
@@ -70,7 +70,7 @@ pub struct EndpointConfig {
 impl EndpointConfig {
     /// A configuration with nothing known and nothing set.
     pub fn new(role: Role, seed: u64) -> Self {
-        // 208 KiB is what a stock Linux gives a socket.
+        // 208 KiB is the default size for a socket in Linux.
         Self {
             role,
             seed,
@@ -91,7 +91,7 @@ pub enum SetupError {
     UnknownParameter {
         /// The protocol.
         protocol: &'static str,
-        /// What was set.
+        /// The parameter.
         name: String,
         /// What could be set.
         known: String,
@@ -103,9 +103,9 @@ pub enum SetupError {
         protocol: &'static str,
         /// The parameter.
         name: &'static str,
-        /// What it was set to.
+        /// The given value.
         value: String,
-        /// What would have been legal.
+        /// The legal values.
         expected: &'static str,
     },
     /// It cannot work without a value, and none is known.
@@ -120,7 +120,7 @@ pub enum SetupError {
     },
 }
 
-/// What a transfer meets, as far as a model of its protocol asks for it.
+/// Conditions of a transfer that a model of its protocol needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
     /// Bytes to fetch.
@@ -131,7 +131,7 @@ pub struct Conditions {
     pub rtt: Span,
     /// Part of the data packets that is lost.
     pub loss: Probability,
-    /// What a packet costs.
+    /// The overhead of a packet.
     pub path: PathSpec,
 }
 
@@ -139,18 +139,18 @@ pub struct Conditions {
 pub struct Protocol {
     /// Its name, as written on a command line.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// Its description, in a sentence.
     pub summary: &'static str,
-    /// What it needs to reach its peer.
+    /// The channels that it needs to its peer.
     pub channels: Channels,
-    /// What the network stack may do for it.
+    /// Offloads that its datagrams allow.
     pub offloads: Offloads,
-    /// What can be set.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
     /// Its colour in plots, as `#rrggbb`.
     pub colour: &'static str,
-    /// A model of how long a transfer takes, where the protocol has one that is worth comparing with measurements. It
-    /// takes a receiver's configuration, and says nothing about conditions outside its range.
+    /// A model of a transfer's duration, if the protocol has one that is worth comparing with measurements. It takes a
+    /// receiver's configuration, and returns nothing for conditions outside its range.
     pub predict: Option<fn(&EndpointConfig, &Conditions) -> Option<Span>>,
     /// Builds an endpoint.
     pub build: fn(&EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError>,

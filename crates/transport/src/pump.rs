@@ -9,20 +9,20 @@ pub trait Host {
     /// The endpoint has something to say. Commands that follow from it are given after the drain, not inside it.
     fn event(&mut self, now: Time, event: Event);
 
-    /// Sends the batch and leaves it empty; or returns false when the network takes no more just now. What is left in
-    /// the batch is then sent first next time.
+    /// Sends the batch and leaves it empty; or returns false if the network takes no more just now. The rest of the
+    /// batch is then sent first next time.
     fn transmit(&mut self, now: Time, batch: &mut TxBatch) -> bool;
 }
 
-/// Takes what the endpoint has to give at `now`, and returns when it wants to be called again.
+/// Sends the endpoint's datagrams that are due at `now`, and returns the time at which it must be called again.
 ///
 /// Call it after each change (see [`Endpoint`]). `batch` is handed in so that its memory, and what could not be sent,
 /// survives from one call to the next; while it is not empty the deadline does not count the pacer: the network must
 /// become writable first.
 ///
-/// It ends for two reasons. At a fixed `now` pacing lets only so much leave; but how much that is, peers say. So no
-/// batch is taken once `budget`, in bytes, is used up (by less than one batch more). Then it returns `now`: the caller
-/// looks after everything else, fills the budget up, and calls again.
+/// It ends for two reasons. At a fixed `now`, pacing bounds the data that may leave; but peers set the rate. So no
+/// batch is taken once `budget`, in bytes, is used up (exceeded by less than one batch). Then it returns `now`: the
+/// caller serves everything else, refills the budget, and calls again.
 pub fn drain(
     endpoint: &mut (impl Endpoint + ?Sized),
     now: Time,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::{Command, CommandError, ConnectionId, FlowId, FlowStats, Place, Route, RxMessage};
 
-    /// Always has more to send: what a peer can make of an honest endpoint, at worst.
+    /// Always has more to send: the worst that a peer can make an honest endpoint do.
     struct Endless;
 
     impl Endpoint for Endless {

@@ -1,4 +1,4 @@
-//! What a host's own TCP takes.
+//! The traffic of a host's own TCP.
 
 use inhaul_base::Bitrate;
 
@@ -43,7 +43,7 @@ impl TcpFlows {
         flows
     }
 
-    /// Each flow's rate. Those that are not listed count with their mean.
+    /// Each flow's rate. Unlisted flows count with the mean.
     pub fn rates(&self) -> impl Iterator<Item = Bitrate> + '_ {
         let mean = self.others_rate.mul_f64(1.0 / f64::from(self.others.max(1)));
         let others = std::iter::repeat_n(mean, self.others as usize);

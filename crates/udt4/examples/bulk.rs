@@ -1,4 +1,4 @@
-//! UDT 4 memory to memory: what this crate itself moves, as `bench/rivals/udt.cc` shows it of libudt.
+//! UDT 4 memory to memory: the rate of this crate alone, like `bench/rivals/udt.cc` for libudt.
 //!
 //!     bulk recv PORT SENDERS MTU hot|cold [no-offload]
 //!     bulk send HOST PORT SECONDS MTU hot|cold [no-offload]
@@ -18,7 +18,7 @@ use inhaul_udt4::{Endpoint, Options, Socket};
 const USAGE: &str = "usage: bulk recv PORT SENDERS MTU hot|cold [no-offload]
        bulk send HOST PORT SECONDS MTU hot|cold [no-offload]";
 
-/// A write or a read has so many bytes at most.
+/// Most bytes of a write or a read.
 const PIECE: usize = 1 << 20;
 const COLD_BYTES: usize = 1 << 30;
 /// What UDT may buffer, as in udt.cc.
@@ -105,7 +105,7 @@ fn send(host: &str, port: &str, seconds: &str, arguments: &[&str]) -> Outcome<(u
     Ok((bytes, clock.now().since(Time::ZERO)))
 }
 
-/// What came over one connection, and when it began and ended.
+/// Received bytes of one connection, and its times of begin and end.
 struct Moved {
     bytes: u64,
     first: Time,

@@ -1,4 +1,4 @@
-//! A server that sends back what each client sends, or a client of it:
+//! A server that returns each client's data, or a client of it:
 //!
 //!     cargo run -p inhaul-udt4 --example echo -- listen 127.0.0.1:9000
 //!     cargo run -p inhaul-udt4 --example echo -- connect 127.0.0.1:9000 hello

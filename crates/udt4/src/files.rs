@@ -24,7 +24,7 @@ use crate::error::UdtError;
 /// The longest name, in bytes: libudt's `sendfile` has room for no more.
 pub const NAME_MAX: usize = 1023;
 
-/// How long a client may take to say what it wants.
+/// How long a client may take for its request.
 const ASK_TIMEOUT: Span = Span::from_secs(10);
 
 /// While it waits, a transfer looks so often whether it is to stop.
@@ -32,10 +32,10 @@ const LOOK: Span = Span::from_millis(200);
 
 /// Bytes that are read and written at a time.
 const PIECE: usize = 1 << 17;
-/// As long as the peer has acknowledged nothing, it is so many.
+/// The value while the peer has acknowledged nothing.
 const FIRST_PIECE: usize = 1 << 13;
 
-/// A client that takes nothing for so many looks in sequence is given up: a minute.
+/// A client that takes no data for this many checks in sequence is given up: a minute.
 const LOOKS_MAX: u32 = 300;
 
 /// `PeerError` by which libudt's `recvfile` says that it cannot write (its EFILE).
@@ -53,7 +53,7 @@ pub enum FileError {
     /// The name cannot be asked for.
     #[error("a name must have 1 to 1023 bytes; this one has {0}")]
     Name(usize),
-    /// A client asked for something that is no file here, or lies outside of what is offered.
+    /// A client asked for a path that is no file here, or lies outside of the offered directory.
     #[error("the client asked for '{0}', which is not offered")]
     NotOffered(String),
     /// The other side said what makes no sense.
@@ -73,8 +73,7 @@ pub enum FileError {
 /// How a transfer goes: bytes done, and all bytes. Returns whether to go on.
 pub type Watch<'w> = &'w mut dyn FnMut(u64, u64) -> bool;
 
-/// Fetches the file `name`. `begin` makes what it is written to once the server has said how long it is. Returns the
-/// bytes that came.
+/// Fetches the file `name`. `begin` makes the writer once the server has sent the length. Returns the bytes that came.
 ///
 /// # Errors
 /// When the server has no such file, the connection ends before all has come, or the file cannot be written.
@@ -242,7 +241,7 @@ mod tests {
 
     type Got<T> = Result<T, FileError>;
 
-    /// What a client gets for `name`, and what the server says of it.
+    /// The file that a client gets for `name`, and the server's log line.
     fn ask(root: &Path, name: &str) -> (Got<Vec<u8>>, Got<(PathBuf, u64)>) {
         let local = "127.0.0.1:0".parse().unwrap();
         let (near, far) = [(); 2].map(|()| Endpoint::bind(local, Options::default()).unwrap()).into();

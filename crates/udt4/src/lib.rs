@@ -24,11 +24,11 @@
 //!
 //! # Security
 //!
-//! UDT has no encryption and no authentication. Who can see a connection's packets can forge others: data, or its end.
-//! Others must guess a socket id of 31 bits. What a peer can make this end hold is bounded by
-//! [`Options::receive_buffer`] for each connection, and by [`Options::connections_max`].
+//! UDT has no encryption and no authentication. An attacker who sees a connection's packets can forge others: data, or
+//! its end. Other attackers must guess a socket id of 31 bits. The memory that a peer can make this end hold is bounded
+//! by [`Options::receive_buffer`] for each connection, and by [`Options::connections_max`].
 //!
-//! # What is not here
+//! # Not implemented
 //!
 //! The congestion control is UDT's own. There is no equivalent of libudt's `epoll` and `select`: a thread waits for each
 //! socket.

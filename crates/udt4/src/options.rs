@@ -1,4 +1,4 @@
-//! What can be set of an endpoint and its connections.
+//! Options of an endpoint and its connections.
 
 use inhaul_base::Span;
 
@@ -16,17 +16,17 @@ pub struct Options {
     pub mss: u16,
     /// Most packets on their way to this end, however large its buffer is.
     pub flow_window: u32,
-    /// What `write` and `send_message` may hold until the peer has it, in packets for each connection. Of a stream, it is
-    /// no more than 64 packets and twice what the peer has acknowledged so far.
+    /// Most packets that `write` and `send_message` may hold until the peer has them, for each connection. A stream
+    /// holds at most 64 packets and twice the packets that the peer has acknowledged so far.
     pub send_buffer: usize,
-    /// What may come in until it is read, in packets for each connection. This much memory, times the MSS, is what a
-    /// peer can make this end hold.
+    /// Most received packets that may wait to be read, for each connection. A peer can make this end hold this number,
+    /// times the MSS, in memory.
     pub receive_buffer: usize,
     /// How long a connection to a listener may take to set up.
     pub connect_timeout: Span,
     /// How long to wait for the other side of a rendezvous.
     pub rendezvous_timeout: Span,
-    /// How long a closed connection may still send what was written before. Then the rest is thrown away.
+    /// How long a closed connection may still send written data. Then the rest is discarded.
     pub linger: Span,
     /// If nothing is heard from the other side for this time, the connection is broken. Each side sends something each
     /// second at least.
@@ -40,8 +40,8 @@ pub struct Options {
     /// ends it if that takes longer than this. For servers that have nothing to say unasked. If not, as soon as it is
     /// set up, as libudt does.
     pub request_timeout: Option<Span>,
-    /// What the buffers of all connections may take together, in bytes. If they do, each connection goes on with 16
-    /// packets to send and 32 to receive.
+    /// Limit on the buffers of all connections together, in bytes. When it is reached, each connection continues with
+    /// 16 packets to send and 32 to receive.
     pub memory_max: usize,
     /// Whether the kernel may join and cut datagrams, where it can. Nothing of it shows on the wire.
     pub offload: bool,
@@ -69,7 +69,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What a handshake says of them.
+    /// Their values in a handshake.
     pub(crate) fn terms(&self) -> Terms {
         let buffer = u32::try_from(self.receive_buffer).unwrap_or(u32::MAX);
         Terms::new(self.kind, self.mss, buffer.min(self.flow_window))

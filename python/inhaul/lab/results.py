@@ -1,4 +1,4 @@
-"""What came of runs: objects with types, and frames of pandas or polars. docs/json.md explains every field."""
+"""Results of runs: objects with types, and frames of pandas or polars. docs/json.md explains every field."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ScaleIndex:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a run is judged by."""
+    """A run's metrics."""
 
     jain_index: float | None
     jain_index_ideal: float | None
@@ -189,7 +189,7 @@ class Result:
     def __init__(
         self, texts: Sequence[str], experiment: str | None = None, grid: Mapping[str, Mapping[str, str]] | None = None
     ) -> None:
-        """``texts``: the JSON of runs. ``experiment`` judges them. ``grid``: what was varied, by case."""
+        """``texts``: the JSON of runs. ``experiment`` judges them. ``grid``: the varied values, by case."""
         self._texts = tuple(texts)
         self._experiment = experiment
         self._grid = dict(grid or {})
@@ -235,7 +235,7 @@ class Result:
         return found
 
     def _heads(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Each run, and what its rows begin with."""
+        """Each run, and the beginning of its rows."""
         for document in self._judged["runs"]:
             yield document, {"case": document["case"], "seed": document["seed"], **self._grid.get(document["case"], {})}
 
@@ -286,7 +286,7 @@ class Result:
     @overload
     def metrics(self, to: Polars) -> polars.DataFrame: ...
     def metrics(self, to: str = "pandas") -> Any:
-        """A row for each run: what it is judged by."""
+        """A row for each run, with its metrics."""
         of_run = ("valid", "duration_s", "packet_hops", "trace")
         columns = [field.name for field in fields(Metrics) if field.name != "jain_by_scale"]
         rows = [
@@ -300,7 +300,7 @@ class Result:
     @overload
     def table(self, to: Polars) -> polars.DataFrame: ...
     def table(self, to: str = "pandas") -> Any:
-        """Our means beside what the paper printed, in bits per second, ratios and seconds."""
+        """Our means beside the paper's values, in bits per second, ratios and seconds."""
         return frame(self._of_experiment("table"), to)
 
     @overload
@@ -308,7 +308,7 @@ class Result:
     @overload
     def checks(self, to: Polars) -> polars.DataFrame: ...
     def checks(self, to: str = "pandas") -> Any:
-        """The experiment's checks, and what was found."""
+        """The experiment's checks, and their found values."""
         return frame(self._of_experiment("checks"), to)
 
 

@@ -17,10 +17,10 @@ _TEXT_MAX = 1 << 20
 """Largest file that is read, in bytes: no scenario is larger."""
 
 Value = str | int | float | bool | list[Any] | dict[str, Any]
-"""A value of a scenario. Text is what the command line's ``--set`` takes: ``"20 ms"``, ``"cubic"``, ``"[]"``."""
+"""A value of a scenario. Text has the form of the command line's ``--set``: ``"20 ms"``, ``"cubic"``, ``"[]"``."""
 
 Progress = Callable[[float], object]
-"""Is told which part of all runs is done, from 0 to 1."""
+"""Receives the part of all runs that is done, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Experiment:
     source: str
     """Where the paper has it."""
     readme: str
-    """What must come out, how it is judged, and what does not come out."""
+    """The expected result, the criteria, and the deviations."""
 
     @property
     def paper(self) -> str:
@@ -47,7 +47,7 @@ class Cell:
 
     case: str
     settings: Mapping[str, str]
-    """What the sweep sets in it."""
+    """The sweep's settings in it."""
     protocols: Mapping[str, str]
     """Its flows, and their protocols."""
 
@@ -88,9 +88,9 @@ class Scenario:
     name: str
     text: str = field(repr=False)
     settings: tuple[tuple[str, str], ...] = ()
-    """What was changed in its text."""
+    """Changes of its text."""
     grid: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What is varied beside its own sweep."""
+    """Values varied beside its own sweep."""
     experiment: str | None = None
     _native: _inhaul.LabScenario = field(init=False, repr=False, compare=False)
 
@@ -105,7 +105,7 @@ class Scenario:
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """Its description."""
         return self._native.title
 
     @property
@@ -166,7 +166,7 @@ class Scenario:
 
         :param set: changes, as :meth:`set` takes them.
         :param threads: simulations at once; the results do not depend on it. By default as many as processors.
-        :param progress: is called several times a second with the part that is done. What it raises ends the runs.
+        :param progress: is called several times a second with the part that is done. An exception in it ends the runs.
         """
         scenario = self.seeded(seed, repetitions, set)
         texts = scenario._native.run(scenario.jobs, threads or os.cpu_count() or 1, progress)
@@ -184,7 +184,7 @@ class Scenario:
         return self._native.run([(cell, seed)], 1, None)[0]
 
     def result(self, texts: Sequence[str]) -> Result:
-        """What came of runs, whose JSON these texts are."""
+        """Results of runs, from their JSON texts."""
         keys = [key for key, _ in self.grid]
         grid = {cell.case: {key: cell.settings[key] for key in keys} for cell in self.cells} if keys else {}
         return Result(texts, self.experiment, grid)

@@ -18,7 +18,7 @@ __all__ = ["FlowState", "Law", "LinkState", "Stepper"]
 class Law(ABC):
     """A congestion control law: small and pure. It repairs nothing and sends nothing.
 
-    It looks at measurements and says what may be sent. Times are simulated seconds. After each call it is asked for its
+    It maps measurements to limits of sending. Times are simulated seconds. After each call it is asked for its
     :meth:`limits`. To stay deterministic, it takes random numbers from ``config.seed`` alone, and looks at no clock.
     """
 
@@ -38,12 +38,12 @@ class Law(ABC):
         """Packets were lost: once per round trip with losses."""
 
     def on_timeout(self, loss: LossSample, repeated: bool) -> None:
-        """What is on its way must be taken for lost. ``repeated``: the law knows of these losses already."""
+        """All packets in flight count as lost. ``repeated``: the law knows of these losses already."""
         if not repeated:
             self.on_loss(loss)
 
     def on_recovered(self, now_s: float) -> None:
-        """What was lost has been acknowledged."""
+        """All lost packets have been acknowledged."""
 
     def on_spurious(self, now_s: float) -> None:
         """The last loss or timeout was a mistake."""
@@ -53,7 +53,7 @@ class Law(ABC):
 
     @abstractmethod
     def limits(self) -> Limits:
-        """What may be sent. A window below 1 counts as 1 packet."""
+        """Limits of sending. A window below 1 counts as 1 packet."""
 
 
 MakeLaw = Callable[[LawConfig], Law]
@@ -64,7 +64,7 @@ Phase = Literal["waiting", "running", "complete", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class FlowState:
-    """How a flow stands. Counters run from its start; what no end measures is zero. Rates include headers."""
+    """State of a flow. Counters run from its start; values that no end measures are zero. Rates include headers."""
 
     name: str
     protocol: str
@@ -146,12 +146,12 @@ class Stepper:
     def run_until(self, t_s: float) -> int:
         """Lets time pass until ``t_s``, but not beyond the end. Returns the number of events.
 
-        What a law raises comes out here. The run cannot go on then.
+        An exception in a law is raised here. The run cannot continue then.
         """
         return self._native.advance(t_s, None)
 
     def run_for(self, seconds: float) -> int:
-        """Lets so much time pass. Returns the number of events."""
+        """Lets time pass, in seconds. Returns the number of events."""
         return self.run_until(self.now_s + seconds)
 
     def run(self) -> Result:

@@ -1,4 +1,4 @@
-//! Laws that are written in Python, and what they are told.
+//! Laws that are written in Python, and their inputs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +33,7 @@ impl Trouble {
     }
 }
 
-/// What a law is built from: see `inhaul.lab.LawConfig`.
+/// Configuration of a law: see `inhaul.lab.LawConfig`.
 #[pyclass(name = "LawConfig", module = "inhaul.lab", frozen, get_all)]
 pub(crate) struct PyLawConfig {
     flow: String,
@@ -78,7 +78,7 @@ pub(crate) struct PyLossSample {
     in_flight_packets: u64,
 }
 
-/// What a law lets its sender do: see `inhaul.lab.Limits`.
+/// A law's limits for its sender: see `inhaul.lab.Limits`.
 #[pyclass(name = "Limits", module = "inhaul.lab", frozen, get_all)]
 pub(crate) struct PyLimits {
     window_packets: f64,
@@ -165,7 +165,7 @@ struct PyLaw {
 }
 
 impl PyLaw {
-    /// Calls a method of the law, and asks it what may be sent from now on.
+    /// Calls a method of the law, and then asks for its new limits.
     fn tell(&mut self, call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<()>) {
         let Some(law) = self.law.as_ref().filter(|_| !self.trouble.is_there()) else { return };
         let asked = Python::attach(|py| {

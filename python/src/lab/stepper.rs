@@ -32,7 +32,7 @@ impl PyLabStepper {
     }
 }
 
-/// What a stretch of events came to.
+/// The result of a stretch of events.
 struct Stretch {
     events: u64,
     /// It ended for want of events before its end.

@@ -1,6 +1,6 @@
 //! Runs many seeds of chaos: `cargo run --release -p inhaul-contract-tests --example chaos -- [--seeds] 0..10000`.
 //!
-//! Prints each seed that breaks the invariant with its cause, and what came of all. `--show=SEED` prints a plan.
+//! Prints each seed that breaks the invariant with its cause, and a summary of all. `--show=SEED` prints a plan.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
 //! How fast many GTP flows are simulated: senders with round trips from 1 to 200 ms into one receiver at 10 Gbit/s.
-//! Prints what it was; time it from outside:
+//! Prints the result; measure its time from outside:
 //!
 //! `cargo build --release -p inhaul-contract-tests --example thousand && time target/release/examples/thousand [FLOWS
 //! [SECONDS]]`

@@ -1,4 +1,4 @@
-//! Endpoints seen through other eyes: what an engine may do to them without breaking the contract.
+//! Decorators of endpoints: behaviour of an engine that the contract allows.
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::{
@@ -124,8 +124,7 @@ impl Endpoint for Nagged {
     }
 }
 
-/// An endpoint to which every datagram comes a first time as one that was changed on its way: with another connection
-/// id than its flow's.
+/// An endpoint to which every datagram first comes damaged: with another connection id than its flow's.
 pub struct Strangers(pub Box<dyn Endpoint + Send>);
 
 impl Endpoint for Strangers {
@@ -157,7 +156,7 @@ pub struct Forewarned {
     /// The next pause, and how far apart they begin.
     next: Pause,
     every: Span,
-    /// How long before it begins a pause is told.
+    /// How long before its begin a pause is reported.
     ahead: Span,
 }
 

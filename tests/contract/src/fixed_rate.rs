@@ -1,5 +1,5 @@
-//! The smallest protocol that delivers: a fixed rate, and nothing is sent again unless it is requested again. It is no
-//! protocol to use. It shows what one needs beside the kit, and is tried like the real ones.
+//! The smallest protocol that delivers: a fixed rate, and data is sent again only on request. It is not for use. It
+//! shows the minimum that a protocol needs beside the kit, and is tested like the real ones.
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 use inhaul_transport::kit::path::PathRules;
@@ -15,15 +15,10 @@ use inhaul_transport::{
 /// The registry entry.
 pub const FIXED_RATE: Protocol = Protocol {
     name: "fixed-rate",
-    summary: "a fixed rate, for tests: asks for a window, waits for it, asks for what is missing",
+    summary: "a fixed rate, for tests: requests a window, waits for it, requests missing bytes",
     channels: Channels::DatagramsAndControl,
     offloads: Offloads::Any,
-    parameters: &[Parameter {
-        name: "rate",
-        unit: "Mbit/s, 1 to 100000",
-        default: "50",
-        summary: "what each flow is sent at",
-    }],
+    parameters: &[Parameter { name: "rate", unit: "Mbit/s, 1 to 100000", default: "50", summary: "rate of each flow" }],
     colour: "#000000",
     predict: None,
     build,
@@ -32,7 +27,7 @@ pub const FIXED_RATE: Protocol = Protocol {
 const NAME: &str = FIXED_RATE.name;
 const DATA: u8 = 1;
 const VERSION: u8 = 1;
-/// A window is what comes in this time, and at least so many bytes.
+/// A window is the data of this time, and at least this many bytes.
 const WINDOW: Span = Span::from_millis(100);
 const WINDOW_MIN: u64 = 64 << 10;
 /// Beside a round trip and the window's own time, data may take this long.
@@ -99,7 +94,7 @@ struct Fetching {
     core: receiver::FlowCore,
     pending: RangeSet,
     requests: u32,
-    /// What is pending then is requested again.
+    /// Pending bytes are then requested again.
     deadline: Time,
     received_packets: u64,
     wire_bytes: u64,

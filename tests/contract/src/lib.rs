@@ -22,7 +22,7 @@ use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats,
 pub use decorators::{Aggregated, Forewarned, Nagged, Strangers};
 pub use fixed_rate::FIXED_RATE;
 
-/// Every registered protocol, and the one that is for tests only.
+/// Every registered protocol, and the protocol for tests.
 pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().chain([&FIXED_RATE])
 }
@@ -39,7 +39,7 @@ pub fn is_long() -> bool {
 
 /// One MiB.
 pub const MIB: u64 = 1 << 20;
-/// What the user gives those protocols that send at a given rate; others find their rates by themselves.
+/// The user's rate for protocols that send at a given rate; others find their rates.
 pub const GIVEN_RATE: Bitrate = Bitrate::from_mbps(100);
 /// Bytes of an object that no test finishes.
 pub const ENDLESS: u64 = 1 << 40;
@@ -102,13 +102,14 @@ pub struct Spec {
     pub access: Bitrate,
     /// Bytes that wait for it at most.
     pub queue_bytes: u64,
-    /// Whether control streams have a network of their own, with the delays of the data's and nothing else.
+    /// Whether control streams have a network of their own, with only the delays of the data's network.
     pub control_apart: bool,
     /// Chance of each packet to be lost on its sender's link, in both directions.
     pub loss: f64,
     /// Chance to arrive twice.
     pub duplication: f64,
-    /// The same for what has passed the access link, in both directions: such copies take nothing of its rate and queue.
+    /// The same for packets that have passed the access link, in both directions: such copies use none of its rate and
+    /// queue.
     pub access_duplication: f64,
     /// Chance to be late by [`Spec::reorder_by`].
     pub reordering: f64,
@@ -118,7 +119,7 @@ pub struct Spec {
     pub mtu: u16,
     /// C_r, as told to the receiver.
     pub host_rate: Option<Bitrate>,
-    /// Packets a second that each host can take in; those that wait meanwhile come to the endpoint together.
+    /// Packets a second that each host can receive; packets that wait meanwhile come to the endpoint together.
     pub packet_rate: Option<f64>,
     /// Who else wants the receiver's processor, and how many packets wait there meanwhile at most.
     pub competitors: Option<(CompetingTask, usize)>,
@@ -126,7 +127,7 @@ pub struct Spec {
     pub noise: Option<Arc<HostNoise>>,
     /// Whether the receiver leaves each sender when it has the object.
     pub leaves: bool,
-    /// What stands between the simulation and each endpoint.
+    /// The decorator between the simulation and each endpoint.
     pub decorate: fn(Box<dyn Endpoint + Send>) -> Box<dyn Endpoint + Send>,
 }
 
@@ -204,7 +205,7 @@ impl Spec {
 
 /// A scene while it runs.
 pub struct Scene {
-    /// The simulation, for what the scene does not offer.
+    /// The simulation, for operations that the scene does not offer.
     pub sim: Simulation,
     /// The parts of the topology.
     pub star: Star,
@@ -317,7 +318,7 @@ impl Scene {
         }
     }
 
-    /// What the receiver says of a flow.
+    /// The receiver's statistics of a flow.
     pub fn stats(&self, flow: usize) -> FlowStats {
         self.sim.stats(self.transfers[flow])
     }
@@ -343,7 +344,7 @@ impl Scene {
         self.sim.completed_at(self.of_object(object)).map(|at| at.since(Time::ZERO))
     }
 
-    /// What the receiver said of flows that ended badly.
+    /// The receiver's errors of failed flows.
     pub fn failed(&self) -> Vec<String> {
         let said = self.sim.failures().iter().filter(|failure| failure.endpoint == self.receiver);
         said.map(|failure| failure.error.to_string()).collect()
@@ -376,9 +377,9 @@ pub fn jain(rates: &[f64]) -> f64 {
 /// A host that is late by a fraction of a millisecond as a rule, and by much more now and then; it is drawn by
 /// `random`.
 pub fn noise(random: &mut RandomStream) -> HostNoise {
-    let mut late = |usual: u64, seldom: u64| -> Vec<Span> {
+    let mut late = |usual: u64, rare: u64| -> Vec<Span> {
         let mut draw = || {
-            let most = if random.below(50) == 0 { seldom } else { usual };
+            let most = if random.below(50) == 0 { rare } else { usual };
             random.span_below(Span::from_micros(most))
         };
         (0..997).map(|_| draw()).collect()

@@ -1,5 +1,5 @@
-//! What every registered protocol must do, whatever its control law. A protocol that is added to the registry is tried
-//! here without a line being written.
+//! Requirements on every registered protocol, with any control law. A protocol that is added to the registry is tested
+//! here without a further line.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn scene(protocol: &'static Protocol) -> Spec {
     }
 }
 
-/// Runs the scene to its end: every byte is in place, and nobody has complained.
+/// Runs the scene to its end: every byte is in place, and there are no errors.
 fn complete(case: &str, spec: &Spec) -> Scene {
     let mut scene = Scene::new(spec);
     let done = scene.run(PATIENCE);
@@ -37,7 +37,7 @@ fn complete(case: &str, spec: &Spec) -> Scene {
     assert!(done, "{case}: {} of {SIZE} bytes after {}", scene.placed(0), scene.now());
     assert_eq!((scene.placed(0), scene.placed(1)), (SIZE, 777), "{case}");
     assert!(scene.failed().is_empty(), "{case}: {:?}", scene.failed());
-    // Bounded by what is on its way, not by what was transferred.
+    // Bounded by the data in flight, not by the transferred data.
     assert!(scene.memory_max < 2_000_000, "{case}: {} bytes of state", scene.memory_max);
     scene
 }
@@ -91,7 +91,7 @@ fn bytes_come_again_from_those_alone_that_may_bring_them() {
         let mut scene = complete("before", &scene(protocol));
         let range = ByteRange::new(MIB, MIB + 300_000);
         let flow = |scene: &Scene, number: usize| scene.sim.flow_of(scene.transfers[number]);
-        // Each has been avoided before it is the only one that may bring them.
+        // Each has been avoided before it is the only flow that may bring them.
         for (asked, avoided) in [(0, 1), (1, 0), (0, 1)] {
             scene.command(Command::Allow { flow: flow(&scene, asked), range });
             scene.command(Command::Avoid { flow: flow(&scene, avoided), range });
@@ -111,7 +111,7 @@ fn a_receiver_that_leaves_ends_all_traffic() {
     each(|protocol| {
         for loss in [0.0, 0.1] {
             let mut scene = complete("leaves", &Spec { leaves: true, loss, ..scene(protocol) });
-            // What is still on its way arrives, and the sender hears of it, if need be at the third attempt.
+            // Data in flight arrives, and the sender learns of it, if need be at the third attempt.
             scene.run_to(scene.now() + Span::from_secs(10));
             let hops = scene.sim.hops();
             scene.run_to(scene.now() + Span::from_secs(60));
@@ -124,7 +124,7 @@ fn a_receiver_that_leaves_ends_all_traffic() {
 fn every_byte_arrives_through_delay_spikes() {
     each(|protocol| {
         let mut scene = Scene::new(&scene(protocol));
-        // Four times the access link all but stops for 300 ms: what is queued arrives that much later.
+        // Four times the access link nearly stops for 300 ms: queued packets arrive that much later.
         for k in 0..4 {
             for (offset, rate) in [(0, Bitrate::from_bps(20_000)), (300, Bitrate::from_mbps(200))] {
                 let at = inhaul_base::Time::ZERO + Span::from_millis(100 + 400 * k + offset);
@@ -177,13 +177,13 @@ fn a_sender_that_dies_alone_is_reported_in_bounded_time() {
         scene.kill(0, false);
         scene.run_to(Span::from_secs(180));
         assert_eq!(scene.failed().len(), 1, "{}", protocol.name);
-        assert_eq!(scene.sim.starved().len(), 1, "{}: the receiver must say that nobody is left", protocol.name);
+        assert_eq!(scene.sim.starved().len(), 1, "{}: the receiver must say that no flow is left", protocol.name);
     });
 }
 
 #[test]
 fn datagrams_may_come_together_as_receive_offload_hands_them_over() {
-    // Enough for several requests, so that what comes together may answer more than one.
+    // Enough for several requests, so that packets that come together may answer more than one.
     const LONG: u64 = 24 * MIB + 777;
     each(|protocol| {
         for (loss, reordering, duplication) in [(0.0, 0.0, 0.0), (0.02, 0.1, 0.0), (0.02, 0.1, 0.3)] {

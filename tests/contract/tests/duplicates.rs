@@ -1,6 +1,6 @@
-//! What every registered protocol must do with datagrams that the network brings twice: count them as copies, and as
-//! nothing else. Three flows share an access link whose queue is full.
-//! Each test prints what it measured; `cargo test -p inhaul-contract-tests duplicates:: -- --nocapture` shows it.
+//! Every registered protocol must count datagrams that the network brings twice only as copies. Three flows share an
+//! access link whose queue is full. Each test prints its measurements; `cargo test -p inhaul-contract-tests
+//! duplicates:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_contract_tests::{ENDLESS, Scene, SenderSpec, Spec, jain, protocols};
@@ -30,7 +30,7 @@ fn scene(protocol: &'static Protocol, seed: u64) -> Spec {
     }
 }
 
-/// What a scene came to.
+/// The result of a scene.
 struct Measured {
     scene: Scene,
     /// Goodput of each flow from 5 to 15 s, in Mbit/s.
@@ -49,12 +49,12 @@ impl Measured {
         self.rates.iter().sum()
     }
 
-    /// The sum over all flows of what the receivers say.
+    /// The sum over all flows of the receivers' counters.
     fn received(&self, figure: fn(&FlowStats) -> u64) -> u64 {
         (0..FLOWS as usize).map(|k| figure(&self.scene.stats(k))).sum()
     }
 
-    /// The same of what the senders say.
+    /// The same of the senders' counters.
     fn sent(&self, figure: fn(&FlowStats) -> u64) -> u64 {
         self.scene.transfers.iter().map(|transfer| figure(&self.scene.sim.sender_stats(*transfer))).sum()
     }
@@ -82,7 +82,7 @@ fn copies_behind_the_bottleneck_change_nothing_but_their_count() {
                 (of.scene.placed_by(), packets, of.received(|flow| flow.retransmitted_bytes))
             };
             assert_eq!(counts(&copied), counts(&plain), "{name}, {share}: bytes, packets got and lost, bytes again");
-            // The link knows what it has made. Copies of what is about the path are not counted.
+            // The link counts its copies. Copies of messages about the path are not counted.
             let (there, back) = copied.scene.star.access;
             let mut made = |link| copied.scene.sim.link_stats(link).duplicated.packets;
             let (made, made_of_feedback) = (made(there), made(back));
@@ -98,7 +98,7 @@ fn copies_behind_the_bottleneck_change_nothing_but_their_count() {
 
 #[test]
 fn copies_before_the_bottleneck_cost_their_place_in_it_and_leave_the_shares_fair() {
-    // What one seed has of fairness says little: laws that are slow to share are looked at by the mean of three.
+    // The fairness of one seed shows little: laws that are slow to share are judged by the mean of three.
     let shares = if inhaul_contract_tests::is_long() { &SHARES[..] } else { &SHARES[..1] };
     for protocol in protocols() {
         let measured = |duplication| {

@@ -25,13 +25,13 @@ fn sender_at() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 2], 2222))
 }
 
-/// What an endpoint says on its control stream.
+/// An endpoint's messages on its control stream.
 fn said(endpoint: &mut dyn Endpoint) -> Vec<Vec<u8>> {
     let events = std::iter::from_fn(|| endpoint.poll_event());
     events.filter_map(|event| if let Event::Control { message, .. } = event { Some(message) } else { None }).collect()
 }
 
-/// The heads of what an endpoint sends, as they stand on the wire, and how many bytes of data follow each.
+/// The heads of an endpoint's datagrams, as on the wire, and how many bytes of data follow each.
 fn sent(endpoint: &mut dyn Endpoint, now: Time) -> Vec<(Vec<u8>, u64)> {
     let mut batch = TxBatch::with_limit(64);
     endpoint.poll_transmit(now, &mut batch);

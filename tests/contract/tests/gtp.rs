@@ -1,5 +1,5 @@
 //! GTP end to end in virtual time: delivery under every kind of ill treatment, and senders that die.
-//! Each test prints what it measured; `cargo test -p inhaul-contract-tests gtp:: -- --nocapture` shows it.
+//! Each test prints its measurements; `cargo test -p inhaul-contract-tests gtp:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_contract_tests::{MIB, Scene, SenderSpec, Spec};
@@ -51,7 +51,7 @@ fn every_byte_arrives_under_loss_reordering_duplication_and_delay() {
                 assert_eq!(scene.placed(0), 8 * MIB + 12_345, "{case}");
                 assert_eq!(scene.placed(1), 777, "{case}");
                 assert!(scene.failed().is_empty(), "{case}: {:?}", scene.failed());
-                // State is bounded by what is outstanding, not by what was transferred: far below a byte per byte.
+                // State is bounded by the outstanding bytes, not by the transferred ones: far below a byte per byte.
                 assert!(scene.memory_max < 1_500_000, "{case}: {} bytes", scene.memory_max);
             }
         }

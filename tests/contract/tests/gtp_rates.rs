@@ -1,5 +1,5 @@
 //! GTP end to end in virtual time: fairness, start-up, capacities that change, limits.
-//! Each test prints what it measured; `cargo test -p inhaul-contract-tests gtp_rates:: -- --nocapture` shows it.
+//! Each test prints its measurements; `cargo test -p inhaul-contract-tests gtp_rates:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_contract_tests::{ENDLESS, MIB, Scene, SenderSpec, Spec, jain};
@@ -163,8 +163,7 @@ fn limits_of_sender_and_receiver_hold() {
 
 #[test]
 fn loss_that_the_rate_is_not_to_blame_for_does_not_starve_a_flow() {
-    // Of 5 % loss the control stream must be spared: TCP repeats what is lost after 200 ms, while requests for more
-    // wait.
+    // The control stream must not have the 5 % loss: TCP retransmits after 200 ms, while further requests wait.
     for (loss, part, control_apart) in
         [(0.001, 0.9, false), (0.01, 0.85, false), (0.001, 0.9, true), (0.01, 0.85, true), (0.05, 0.6, true)]
     {

@@ -73,6 +73,6 @@ fn the_smallest_protocol_hauls_a_file_from_a_server_to_a_client() {
     server.join().unwrap().unwrap();
     result.unwrap();
     assert!(std::fs::read(landing.path().join("f")).unwrap() == bytes);
-    // The server knows no other protocol, so nothing else can have brought it.
+    // The server knows no other protocol, so only this one can have brought it.
     assert_eq!(report.bytes, SIZE as u64);
 }

@@ -1,6 +1,5 @@
-//! A receiver whose host has pauses, and foresees them, or says what it can take in (rbudp-plus-2006 3 and 4, and
-//! gtp-2004 2).
-//! Each test prints what it measured; `cargo test -p inhaul-contract-tests host:: -- --nocapture` shows it.
+//! A receiver whose host has pauses, and foresees them, or reports its capacity (rbudp-plus-2006 3 and 4, and gtp-2004
+//! 2). Each test prints its measurements; `cargo test -p inhaul-contract-tests host:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_contract_tests::{Forewarned, MIB, Scene, SenderSpec, Spec};
@@ -53,7 +52,7 @@ fn gtp_holds_its_senders_through_pauses_that_are_foreseen() {
 
 #[test]
 fn gtp_stays_whole_when_forecasts_are_wrong() {
-    // Pauses are told that never come, of a host that always runs.
+    // Pauses are reported that never come, of a host that always runs.
     let senders = || vec![SenderSpec::new(0, SIZE, 20)];
     let told: fn(Box<dyn Endpoint + Send>) -> Box<dyn Endpoint + Send> = |endpoint| forewarned(endpoint, 90);
     let mut calm = Scene::new(&Spec::new(senders()));
@@ -67,7 +66,7 @@ fn gtp_stays_whole_when_forecasts_are_wrong() {
 
 #[test]
 fn gtp_does_not_hold_where_its_window_keeps_what_comes_within_the_buffer() {
-    // On a short path requests bound what can come in a pause.
+    // On a short path requests bound the arrivals in a pause.
     let told: fn(Box<dyn Endpoint + Send>) -> Box<dyn Endpoint + Send> = |endpoint| forewarned(endpoint, 90);
     let spec = |decorate| Spec {
         decorate,

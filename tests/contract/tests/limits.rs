@@ -1,6 +1,6 @@
-//! What a user sets must hold: R_send at the sender, also of single clients, C_r at the receiver, R_app for a flow, headers included, for one
-//! flow and for three, also when it changes in mid-transfer. Every registered protocol is tried; each test prints what
-//! it measured.
+//! Users' limits must hold: R_send at the sender, also of single clients, C_r at the receiver, R_app for a flow,
+//! headers included, for one flow and for three, also after changes during a transfer. Every registered protocol is
+//! tried; each test prints its measurements.
 
 use std::ops::Range;
 
@@ -11,13 +11,13 @@ use inhaul_protocols::registry::PROTOCOLS;
 use inhaul_sim::{Branch, EndpointId, HostSpec, LinkId, NodeId, Simulation, Star, StarSpec, Topology, Transfer, star};
 use inhaul_transport::{ClientRate, Command, EndpointConfig, FlowLimits, ObjectId, Protocol, Role};
 
-/// Every link on the way of data carries so much, several times any limit.
+/// Rate of every link on the path of data, several times any limit.
 const LINK: Bitrate = Bitrate::from_mbps(100);
 /// The limits, one after the other. The first is known from the beginning.
 const LIMITS: [Bitrate; 3] = [Bitrate::from_mbps(20), Bitrate::from_mbps(10), Bitrate::from_mbps(30)];
 /// Tenths of a second for which each is in force. BBR stops for 200 ms every 10 s.
 const PERIOD: usize = 60;
-/// Tenths of a second until a change shows everywhere: a message to the sender, and what is on its way.
+/// Tenths of a second until a change shows everywhere: a message to the sender, and data in flight.
 const UNTIL_LOWER: usize = 2;
 /// Tenths of a second until a limit must have been reached: from nothing, or from a third of it.
 const UNTIL_REACHED: usize = 15;
@@ -38,7 +38,7 @@ struct Spec {
     /// ... and flows from each.
     flows: usize,
     send: Option<Bitrate>,
-    /// What each sender's clients have, and how many clients its flows are of, in turn.
+    /// The limit of each sender's clients, and the number of clients that its flows belong to, in turn.
     clients: Option<(Bitrate, u32)>,
     receive: Option<Bitrate>,
     application: Option<Bitrate>,
@@ -127,7 +127,7 @@ impl Scene {
     }
 }
 
-/// A network for control streams, with the delays of the data's and nothing else.
+/// A network for control streams, with only the delays of the data's network.
 fn control_network(topology: &mut Topology, senders: u64) -> (Vec<NodeId>, NodeId) {
     let receiver = topology.host("control of the receiver", HostSpec::default());
     let branch = |k| {
@@ -144,7 +144,7 @@ fn delay(k: u64) -> Span {
     Span::from_millis(10 + 5 * k)
 }
 
-/// Mbit/s of so many bytes in each tenth of a second.
+/// Mbit/s of these bytes in each tenth of a second.
 fn rate(tenths: &[u64]) -> f64 {
     tenths.iter().sum::<u64>() as f64 * 80.0 / 1e6 / tenths.len() as f64
 }

@@ -1,4 +1,4 @@
-//! What every transport protocol must do, and what each claims of itself, in virtual time.
+//! Requirements on every transport protocol, and the claims of each, in virtual time.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 mod chaos;

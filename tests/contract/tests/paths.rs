@@ -27,7 +27,7 @@ fn a_path_that_carries_only_smaller_packets_is_measured_again() {
             let case = format!("{} {mtu} to {narrow} at {rtt_ms} ms", protocol.name);
             let mut scene = under_way(protocol.name, mtu, rtt_ms, 0.0);
             scene.set_mtu(Some(narrow));
-            // What is in the link's queue still comes.
+            // Packets in the link's queue still come.
             scene.run_to(Span::from_millis(3_100 + rtt_ms));
             let before = scene.placed(0);
             scene.run_to(Span::from_secs(3) + GOES_ON);

@@ -7,7 +7,7 @@ use inhaul_transport::{Conditions, EndpointConfig, PathSpec, Role};
 
 const RTT_MS: u64 = 50;
 
-/// When an object of so many bytes has come, over a path on which only data is lost.
+/// When an object of `bytes` has come, over a path on which only data is lost.
 fn measured(bytes: u64, loss: f64, seed: u64) -> f64 {
     let senders = vec![SenderSpec::new(0, bytes, RTT_MS)];
     let spec = Spec { protocol: RBUDP.name, seed, loss, control_apart: true, ..Spec::new(senders) };

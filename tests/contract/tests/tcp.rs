@@ -1,5 +1,5 @@
-//! The TCP family in the simulator: what the RFCs and papers say of it must come out.
-//! Each test prints what it measured; `cargo test -p inhaul-contract-tests tcp:: -- --nocapture` shows it.
+//! The TCP family in the simulator: it must behave as in the RFCs and papers. Each test prints its measurements; `cargo
+//! test -p inhaul-contract-tests tcp:: -- --nocapture` shows it.
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ fn losses_in_a_large_window_are_sent_again_once_and_without_a_timeout() {
     assert_eq!(none, 0);
     for (what, lost) in [("one", (10_000..10_001).collect::<Vec<_>>()), ("50", (10_000..10_050).collect())] {
         let count = lost.len() as u64;
-        // BBR does not cut its window for loss, so what is left of the delay is the repair itself.
+        // BBR does not cut its window for loss, so the rest of the delay is the repair itself.
         let (done, again) = with_losses("bbr", lost.clone());
         println!("{what} lost of a window of 1000: {} later", done.since(perfect));
         assert_eq!(again, count * SEGMENT);

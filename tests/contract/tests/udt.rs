@@ -1,5 +1,5 @@
 //! UDT in the simulator: fast and fair, as udt-2004 section 1 defines it.
-//! Each test prints what it measured; `cargo test -p inhaul-contract-tests udt:: -- --nocapture` shows it.
+//! Each test prints its measurements; `cargo test -p inhaul-contract-tests udt:: -- --nocapture` shows it.
 
 use inhaul_base::Bitrate;
 use inhaul_contract_tests::{ENDLESS, Scene, SenderSpec, Spec, jain};

@@ -1,4 +1,4 @@
-//! Filters of system calls: what a unit of systemd has, and none of `openat2`.
+//! Filters of system calls: the filter of a systemd unit, and a filter without `openat2`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ const SECONDS_MAX: &str = "400";
 /// What `@system-service` without `@privileged` allows.
 const SYSTEM_SERVICE: &str = include_str!("../systemd/system-service.x86_64");
 
-/// Runs the tests of a topic again (`module` is its `module_path!()`), those whose names begin with one of `names`
-/// (none: all), in a process that may not call `openat2`, nor may the processes that it starts. To be called by a test
-/// called `all_again_without_openat2`.
+/// Runs the tests of a topic again (`module` is its `module_path!()`), only tests whose names begin with one of `names`
+/// (none: all), in a process that may not call `openat2`. The same holds for the processes that it starts. A test
+/// called `all_again_without_openat2` must call it.
 pub fn again_without_openat2(module: &str, names: &[&str]) {
     const NAME: &str = "all_again_without_openat2";
     if std::env::var_os(WITHOUT_OPENAT2).is_some() {
@@ -59,7 +59,7 @@ pub fn without_ipv6<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// What a unit file says of its service.
+/// A unit file's settings of its service.
 #[derive(Clone, Debug)]
 pub struct Unit {
     directives: Vec<(String, String)>,
@@ -197,13 +197,13 @@ impl Unit {
     }
 }
 
-/// Python for a user without rights: what comes first in this user's path may be for this user alone.
+/// Python for a user without rights: the first one in this user's path may be accessible only to this user.
 pub fn python() -> &'static str {
     let of_system = "/usr/bin/python3";
     if Path::new(of_system).exists() { of_system } else { "python3" }
 }
 
-/// What systemd's programs share, of a version whose functions are those that confine.py calls.
+/// The shared library of systemd's programs, in a version with the functions that confine.py calls.
 fn library_of_systemd() -> Option<PathBuf> {
     let places = ["/usr/lib/x86_64-linux-gnu/systemd", "/usr/lib/aarch64-linux-gnu/systemd", "/usr/lib/systemd"];
     let libraries = places.iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();

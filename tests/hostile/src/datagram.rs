@@ -1,4 +1,4 @@
-//! What the engine does to datagrams on their way between endpoint and socket.
+//! The engine's processing of datagrams between endpoint and socket.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope, TAG_LEN};
 use inhaul_udp::checksum;
 use inhaul_udp::seal::{FlowSecrets, Opener, Sealer};
 
-/// A datagram in the clear as it goes over the network, of what is behind its envelope: with envelope and checksum.
+/// A datagram in the clear as on the network, made from the part behind its envelope: with envelope and checksum.
 pub fn in_clear(connection: ConnectionId, behind: &[u8]) -> Vec<u8> {
     masked(&Envelope { number: 0, connection }.before(behind))
 }
@@ -33,7 +33,7 @@ impl FlowSeal {
         }
     }
 
-    /// A datagram as it goes over the network, of what is behind its envelope: sealed, with the next packet number.
+    /// A datagram as on the network, made from the part behind its envelope: sealed, with the next packet number.
     pub fn seal(&self, connection: ConnectionId, behind: &[u8]) -> Vec<u8> {
         let (sealer, number) = &mut *locked(&self.outgoing);
         let mut datagram = [&[0; ENVELOPE_LEN], behind, &[0; TAG_LEN]].concat();
@@ -42,8 +42,8 @@ impl FlowSeal {
         datagram
     }
 
-    /// What is behind the envelope of a datagram that came over the network for `connection`. `None`: it is another's,
-    /// damaged, or has come before.
+    /// The part behind the envelope of a datagram that came for `connection`. `None`: it belongs to another connection,
+    /// is damaged, or has come before.
     pub fn open(&self, connection: ConnectionId, datagram: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = datagram.to_vec();
         locked(&self.incoming).open(&mut bytes);

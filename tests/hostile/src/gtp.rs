@@ -12,7 +12,7 @@ use inhaul_transport::kit::wire::{Message, PathDatagram};
 use crate::datagram::FlowSeal;
 use crate::session::Session;
 
-/// What the server's datagrams of a hand-made flow carry.
+/// The connection id of the server's datagrams of a hand-made flow.
 pub const OURS: ConnectionId = ConnectionId(5);
 
 /// A session whose data set is open and whose flow is set up. No datagram has been sent.
@@ -26,7 +26,7 @@ pub struct GtpClient {
     pub seal: FlowSeal,
     /// Where the server takes datagrams.
     pub server: SocketAddr,
-    /// What the flow's datagrams to the server carry.
+    /// The connection id of the flow's datagrams to the server.
     pub connection: ConnectionId,
     /// The server's secret, which opens the path.
     pub token: u64,
@@ -34,7 +34,7 @@ pub struct GtpClient {
     pub size: u64,
     /// Largest IP packet that the server's side of the path carries, as it says.
     pub mtu: u16,
-    /// What the last echo wanted to have back from the flow's own socket.
+    /// The challenge of the last echo to the flow's own socket.
     pub challenge: u64,
     /// Requests so far.
     requests: u32,
@@ -48,7 +48,7 @@ pub fn setup(mtu: u16, size: u64) -> Vec<u8> {
     Message::Setup { connection: OURS, mtu, size, more: &more }.emit(VERSION)
 }
 
-/// What came in a stretch of time.
+/// Arrivals in a stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Datagrams, of any kind.
@@ -109,7 +109,7 @@ impl GtpClient {
         self.udp.send_to(&datagram, self.server).unwrap();
     }
 
-    /// The next probe as it goes over the network, for whichever socket.
+    /// The next probe as on the network, for any socket.
     pub fn probe_datagram(&mut self, padding: usize) -> Vec<u8> {
         self.probes += 1;
         let probe = PathDatagram::Probe { token: self.token, number: self.probes, reply_to: OURS };
@@ -123,7 +123,7 @@ impl GtpClient {
         self.udp.send_to(&self.response(), self.server).unwrap();
     }
 
-    /// The response as it goes over the network, for whichever socket.
+    /// The response as on the network, for any socket.
     pub fn response(&self) -> Vec<u8> {
         self.seal.seal(self.connection, &PathDatagram::Response { token: self.token, challenge: self.challenge }.emit())
     }
@@ -157,8 +157,7 @@ impl GtpClient {
         self.control_bytes(OwnMessage::Rate { epoch, rate: Bitrate::from_bps(bps), burst }.emit());
     }
 
-    /// What is behind the envelope of the next datagram at the flow's own socket, undamaged, waited for at most for
-    /// `within`.
+    /// The part behind the envelope of the next undamaged datagram at the flow's own socket, within `within`.
     pub fn datagram(&self, within: Duration) -> Option<Vec<u8>> {
         let deadline = Instant::now() + within;
         let mut buffer = vec![0; 1 << 16];
@@ -177,7 +176,7 @@ impl GtpClient {
 }
 
 impl Received {
-    /// Counts what comes to `socket` for `stretch`.
+    /// Counts arrivals at `socket` for `stretch`.
     pub fn at(socket: &UdpSocket, stretch: Duration) -> Self {
         let deadline = Instant::now() + stretch;
         let mut buffer = vec![0; 1 << 16];

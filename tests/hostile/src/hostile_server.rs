@@ -19,7 +19,7 @@ use crate::gtp::OURS;
 use crate::manifest::RawManifest;
 use crate::session::{Heard, Session, session_version};
 
-/// How long a client may take for its greeting and for what it opens.
+/// How long a client may take for its greeting and for its request to open.
 const STEP: Duration = Duration::from_secs(10);
 /// The secret with which a client's probes open the path.
 const TOKEN: u64 = 0x1122_3344_5566_7788;
@@ -34,7 +34,7 @@ pub struct HostileServer {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What a script has beside its session.
+/// A script's data beside its session.
 #[derive(Debug)]
 pub struct Endpoint {
     /// The socket at the server's UDP port; it never blocks.
@@ -75,7 +75,7 @@ impl HostileServer {
         Self { address, endpoint, accepting: Some(accepting) }
     }
 
-    /// One that says what `offer` says to whoever opens anything, and stands by it.
+    /// A server that answers every request to open with `offer`, and serves it.
     pub fn offer(offer: Offer) -> Self {
         Self::start(move |session, endpoint| {
             if endpoint.greet(session).is_some() {
@@ -84,7 +84,7 @@ impl HostileServer {
         })
     }
 
-    /// The address of what it offers at `path`, which begins with a slash.
+    /// The address of `path`, which begins with a slash.
     pub fn source(&self, path: &str) -> String {
         format!("inhaul://{}{path}", self.address)
     }
@@ -120,7 +120,7 @@ fn bind_both() -> (TcpListener, UdpSocket) {
     panic!("no port is free for both TCP and UDP");
 }
 
-/// What a hostile server serves by GTP.
+/// The data that a hostile server serves by GTP.
 pub struct Offer {
     /// The manifest's bytes.
     pub manifest: Vec<u8>,
@@ -130,7 +130,7 @@ pub struct Offer {
     pub bytes: Vec<u8>,
     /// The digest of a group; `None`: it is never sent.
     pub digest: Box<dyn Fn(u64) -> Option<GroupDigest> + Send + Sync>,
-    /// What it sends when the proof of a part is asked for; `None`: nothing.
+    /// Its answer to a request for a part's proof; `None`: no answer.
     pub proof: Box<dyn Fn(PartOf) -> Option<Frame> + Send + Sync>,
     /// Time between two datagrams, if they are not sent as fast as they can be.
     pub drip: Option<Duration>,
@@ -189,7 +189,7 @@ impl Endpoint {
         crate::wait_for(stretch, || self.stopped());
     }
 
-    /// Takes the client's greeting, answers it by the rules, and gives what the client then says.
+    /// Takes the client's greeting, answers it by the rules, and returns the client's next message.
     pub fn greet(&self, session: &mut Session) -> Option<Frame> {
         let Heard::Frame(Frame::Hello { .. }) = session.receive(STEP) else { return None };
         session.send(&Frame::Welcome { version: session_version(), udp_port: self.udp_port, key: None }).ok()?;
@@ -213,12 +213,12 @@ impl Endpoint {
         let _ = session.send(&Frame::Content { bytes: content.to_vec() });
     }
 
-    /// Serves what is asked for until the client finishes or leaves.
+    /// Serves requests until the client finishes or leaves.
     pub fn attend(&self, session: &mut Session, offer: &Offer) {
         serve(session, &self.udp, offer, &self.sent, || self.stopped());
     }
 
-    /// Sends the manifest and serves what is asked for until the client finishes or leaves.
+    /// Sends the manifest and serves requests until the client finishes or leaves.
     pub fn serve(&self, session: &mut Session, offer: &Offer) {
         send_manifest(session, &offer.manifest);
         serve(session, &self.udp, offer, &self.sent, || self.stopped());
@@ -250,7 +250,7 @@ impl Offer {
     }
 }
 
-/// Serves what is asked for on a session; `sent` counts the bytes of data.
+/// Serves requests on a session; `sent` counts the bytes of data.
 fn serve(session: &mut Session, udp: &UdpSocket, offer: &Offer, sent: &AtomicU64, stopped: impl Fn() -> bool) {
     udp.set_nonblocking(true).unwrap();
     let mut flow = Flow::new(session.flow_seal());
@@ -284,11 +284,11 @@ fn serve(session: &mut Session, udp: &UdpSocket, offer: &Offer, sent: &AtomicU64
 /// The sending side of one flow, without any care for rates.
 struct Flow {
     seal: FlowSeal,
-    /// What the receiver knows the flow by.
+    /// The receiver's connection id of the flow.
     connection: ConnectionId,
     epoch: u16,
     peer: Option<SocketAddr>,
-    /// What was asked for: request, offset and length.
+    /// The requests: number, offset and length.
     blocks: VecDeque<(u32, u64, u64)>,
     /// When the last datagram left.
     last: Option<Instant>,
@@ -337,7 +337,7 @@ impl Flow {
         }
     }
 
-    /// Sends what is due, and gives how many bytes of data that was.
+    /// Sends due datagrams, and returns the number of their bytes of data.
     fn data(&mut self, udp: &UdpSocket, offer: &Offer) -> u64 {
         let Some(peer) = self.peer else { return 0 };
         let due = match (offer.drip, self.last) {
@@ -352,7 +352,7 @@ impl Flow {
             let mut datagram = Vec::with_capacity(HEADER_LEN + len as usize);
             datagram.extend_from_slice(&header.emit());
             let (start, end) = (offset as usize, (offset + len) as usize);
-            // What it does not have is zeros.
+            // Missing data is sent as zeros.
             let body = offer.bytes.get(start..end.min(offer.bytes.len())).unwrap_or_default();
             datagram.extend_from_slice(body);
             datagram.resize(HEADER_LEN + len as usize, 0);

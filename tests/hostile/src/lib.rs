@@ -1,15 +1,15 @@
 //! Tools for attacks and faults against the program as it runs: hostile peers, bad networks, kills.
 //!
-//! The tests stand in `tests/`, one file a topic; README.md lists what each tries and what holds. This library has
-//! what they share:
+//! The tests stand in `tests/`, one file a topic; README.md lists the attacks of each and the results. This library has
+//! their common parts:
 //!
 //! - [`inhaul()`] starts the program under test; [`Server`] and [`Running`] are bounded in time and end with the test.
 //! - [`Session`], [`GtpClient`] and [`RawPut`] speak to a server, by the rules or by raw bytes.
-//! - [`HostileServer`] answers clients by a script; [`RawManifest`] says what no honest server would say.
+//! - [`HostileServer`] answers clients by a script; [`RawManifest`] makes manifests that no honest server would send.
 //! - [`Relay`] stands between the two and damages what passes.
 //! - [`Network`] makes network namespaces.
 //! - [`Manager`] does what systemd does for a service, and [`Unit`] knows its filters of system calls.
-//! - [`Readings`] are what a process costs: memory, processor time, descriptors, threads.
+//! - [`Readings`] are a process's resources: memory, processor time, descriptors, threads.
 //!
 //! Variables: `INHAUL` names another program than the one of this workspace; `INHAUL_SESSION` is the version of the
 //! session protocol that it speaks; `INHAUL_HOSTILE=all` runs the long variants too; `INHAUL_CHAOS_TRANSFERS` says how
@@ -84,13 +84,12 @@ pub fn wait_for(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Whether `condition` holds all through `stretch`, for what has to be left alone for a while.
+/// Whether `condition` holds all through `stretch`, for states that must last for a while.
 pub fn holds_for(stretch: Duration, mut condition: impl FnMut() -> bool) -> bool {
     !wait_for(stretch, || !condition())
 }
 
-/// A seed that is printed, so that a failure can be replayed: `INHAUL_HOSTILE_SEED`, or one that was never tried
-/// before.
+/// A printed seed, so that a failure can be replayed: `INHAUL_HOSTILE_SEED`, or a new one.
 pub fn seed(attempt: &str) -> u64 {
     let given = std::env::var("INHAUL_HOSTILE_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| {

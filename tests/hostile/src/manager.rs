@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A user without rights.
 const NOBODY: u32 = 65_534;
 
-/// What systemd does for a service: it makes the sockets, and is told of its state.
+/// Systemd's part for a service: it makes the sockets, and receives notifications of the service's state.
 pub struct Manager {
     tcp: TcpListener,
     udp: UdpSocket,
     notified: UnixDatagram,
     at: Scratch,
-    /// Servers run as another user than the one that has made the sockets.
+    /// Servers do not run as the user that made the sockets.
     is_other_user: bool,
 }
 

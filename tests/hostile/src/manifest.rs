@@ -1,4 +1,4 @@
-//! Manifests that no honest server would send: the bytes of `inhaul_store`'s format, of which nothing is checked.
+//! Manifests that no honest server would send: bytes in `inhaul_store`'s format, without checks.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ impl RawFile {
     }
 }
 
-/// A manifest, in whatever order and with whatever values.
+/// A manifest, in any order and with any values.
 #[derive(Clone, Debug, Default)]
 pub struct RawManifest {
     /// The data set's name.
@@ -95,7 +95,7 @@ impl RawManifest {
 /// Time of everything in a manifest, in seconds since 1970.
 const MODIFIED: u64 = 1_700_000_000;
 
-/// Writes what refers to what was written before.
+/// Writes the references to the parts written before.
 #[derive(Default)]
 struct Writer {
     bytes: Vec<u8>,

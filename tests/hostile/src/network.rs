@@ -109,7 +109,8 @@ impl Namespace {
         ip(&words).unwrap_or_else(|error| panic!("ip {words:?}: {error}"));
     }
 
-    /// Runs `work` in here, on a thread of its own, and gives what it gave: the sockets that it makes stay in here.
+    /// Runs `work` in this namespace, on a thread of its own, and returns its result: its sockets stay in the
+    /// namespace.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = fs::File::open(format!("/run/netns/{}", self.name)).unwrap();
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What a process costs, as `/proc` says it.
+//! The resources of a process, read from `/proc`.
 
 use std::fs;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Clock ticks of `/proc/PID/stat` in a second; the kernel's interface fixes it.
 const TICKS_PER_SEC: u64 = 100;
 
-/// What a process costs.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readings {
     /// Memory in use now, in bytes (VmRSS).
@@ -22,8 +22,8 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// The readings of process `pid`; `None` when there is none. Of one that has ended and not been waited for there
-    /// is `cpu` alone.
+    /// The readings of process `pid`; `None` if there is none. A process that has ended and not been waited for has
+    /// only `cpu`.
     pub fn of(pid: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let number = |name: &str| {

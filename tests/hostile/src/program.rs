@@ -30,7 +30,7 @@ fn build() -> PathBuf {
     let profile = test.parent().and_then(Path::parent).expect("cargo puts tests into TARGET/PROFILE/deps");
     let target = profile.parent().expect("cargo puts profiles into TARGET");
     let program = profile.join("inhaul");
-    // Cargo alone would build what is there already again: of one package, other features are asked of what it uses.
+    // Cargo alone would rebuild existing crates: for one package, it selects other features of the dependencies.
     if is_of_today(&program) {
         return program;
     }
@@ -80,7 +80,7 @@ pub struct Start {
     variables: Vec<(OsString, OsString)>,
     /// Where standard output goes; `None`: it is captured.
     output: Option<PathBuf>,
-    /// Nobody reads standard error.
+    /// Standard error is not read.
     is_unheard: bool,
 }
 
@@ -152,7 +152,7 @@ impl Start {
         let mut words = self.prefix.iter().map(OsString::as_os_str).chain([program().as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).args(&self.args);
-        // What this user has set for himself is not what is tested; and what one test has cached may not be another's.
+        // The user's own settings must not affect the tests, and tests must not share caches.
         command.env("INHAUL_CONFIG", "/dev/null").env("XDG_CACHE_HOME", "/dev/null");
         // Keys of these tests, and rights for all: tests of either say so.
         command.env("INHAUL_STATE", state());
@@ -206,7 +206,7 @@ fn address(stdout: &str) -> Option<SocketAddr> {
     stdout.lines().find_map(|line| line.strip_prefix("listening on "))?.trim().parse().ok()
 }
 
-/// What a process has printed so far.
+/// A process's output so far.
 struct Captured {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
@@ -250,17 +250,17 @@ impl Running {
         self.child.id()
     }
 
-    /// What it has printed so far on standard output.
+    /// Its standard output so far.
     pub fn stdout(&self) -> String {
         self.out.text()
     }
 
-    /// What it has printed so far on standard error.
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         self.err.text()
     }
 
-    /// What it costs; nothing when it has ended.
+    /// Its resources; `None` if it has ended.
     pub fn readings(&self) -> Readings {
         Readings::of(self.pid()).unwrap_or_default()
     }
@@ -310,20 +310,20 @@ impl Drop for Running {
     }
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Outcome {
     /// Its exit code; `None` when a signal ended it, or it had to be killed.
     pub code: Option<i32>,
     /// Whether it had to be killed, because it took too long.
     pub timed_out: bool,
-    /// What it printed on standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What it printed on standard error.
+    /// Its standard error.
     pub stderr: String,
     /// How long it ran.
     pub took: Duration,
-    /// What it cost; the memory as it was last seen.
+    /// Its resources; the memory by the last reading.
     pub readings: Readings,
 }
 
@@ -356,7 +356,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Offers `directory` on a free port of IPv4 loopback; asked to stop, it waits for nobody.
+    /// Offers `directory` on a free port of IPv4 loopback; asked to stop, it does not wait for clients.
     pub fn offer(directory: &Path) -> Self {
         Self::offer_with(directory, &[])
     }
@@ -368,12 +368,12 @@ impl Server {
         inhaul([OsStr::new("serve"), directory.as_os_str()].into_iter().chain(args)).serve()
     }
 
-    /// The address of what it offers at `path`, which begins with a slash.
+    /// The address of `path`, which begins with a slash.
     pub fn source(&self, path: &str) -> String {
         format!("inhaul://{}{path}", self.address)
     }
 
-    /// What it costs.
+    /// Its resources.
     pub fn readings(&self) -> Readings {
         self.running.readings()
     }

@@ -14,7 +14,7 @@ use crate::session::{Heard, Session};
 /// A put that a server has agreed to.
 #[derive(Debug)]
 pub struct RawPut {
-    /// The session of the order: how it goes is told there.
+    /// The session of the order, with its progress.
     pub order: Session,
     /// The server's secret, with which data sets are attached.
     pub token: u64,
@@ -24,7 +24,7 @@ pub struct RawPut {
 }
 
 impl RawPut {
-    /// An order to land one data set of the client's own at `destination`, replacing what is there.
+    /// An order to land one data set of the client's own at `destination`, replacing existing files.
     pub fn order_to(destination: &str) -> Value {
         // Each is a transfer of its own.
         static TRANSFERS: AtomicU64 = AtomicU64::new(1);
@@ -39,7 +39,7 @@ impl RawPut {
     /// Gives a server this order, and shows it where the client's datagrams come from.
     ///
     /// # Errors
-    /// What the server answered instead.
+    /// The server's other answer.
     pub fn begin(server: SocketAddr, order: &Value) -> Result<Self, Heard> {
         let mut session = Session::connect(server).map_err(|_| Heard::End)?;
         let udp_port = session.hello(SessionRole::Delegate, "gtp");
@@ -74,7 +74,7 @@ impl RawPut {
     /// Opens the session of one of the order's data sets and waits until the server asks for it.
     ///
     /// # Errors
-    /// What the server said instead.
+    /// The server's other message.
     pub fn attach(&self, source: u16) -> Result<Session, Heard> {
         let mut session = Session::connect(self.server).map_err(|_| Heard::End)?;
         session.hello(SessionRole::Attach, "gtp");
@@ -85,7 +85,7 @@ impl RawPut {
         }
     }
 
-    /// Brings a data set, and gives what the server then says of the put, until it has said nothing more for `within`.
+    /// Brings a data set, and returns the server's messages about the put, until none comes for `within`.
     pub fn bring(mut self, offer: &Offer, within: Duration) -> Vec<Heard> {
         let mut session = match self.attach(0) {
             Ok(session) => session,

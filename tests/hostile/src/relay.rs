@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use inhaul_base::RandomStream;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 
-/// The relay's address: the server's UDP port is said in the session, so that it is the address by which the two
-/// differ.
+/// The relay's address: the session names the server's UDP port, so relay and server must differ by address.
 const HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// How often a thread looks whether it should stop.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -48,7 +47,7 @@ struct Shared {
     delay_us: AtomicU64,
     /// Most that a datagram is delayed beside that, each by chance, which reorders them.
     jitter_us: AtomicU64,
-    /// Counts resets: a connection of an earlier count is to be reset.
+    /// Counts resets: connections of an earlier count are reset.
     resets: AtomicU64,
     /// Counts changes of the sender's side's address.
     rebinds: AtomicU64,
@@ -98,7 +97,7 @@ impl Relay {
         Self { address, shared, threads }
     }
 
-    /// The address of what the server offers at `path`, by way of the relay.
+    /// The address of `path` at the server, by way of the relay.
     pub fn source(&self, path: &str) -> String {
         format!("inhaul://{}{path}", self.address)
     }
@@ -108,12 +107,12 @@ impl Relay {
         self.shared.udp_blocked.store(blocked, Ordering::Relaxed);
     }
 
-    /// Delays every datagram by so much from now on.
+    /// Delays every datagram by this much from now on.
     pub fn delay(&self, delay: Duration) {
         self.shared.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Delays each datagram by up to so much more from now on, by chance, so that they overtake each other.
+    /// Delays each datagram at random by up to this much more from now on, so that they overtake each other.
     pub fn jitter(&self, most: Duration) {
         self.shared.jitter_us.store(most.as_micros() as u64, Ordering::Relaxed);
     }
@@ -178,7 +177,7 @@ impl Shared {
         }
     }
 
-    /// Carries one way of a connection that was made after so many resets.
+    /// Carries one direction of a connection that was made after this many resets.
     fn carry(&self, mut from: &TcpStream, mut to: &TcpStream, way: Direction, born: u64) {
         let _ = (from.set_nodelay(true), from.set_read_timeout(Some(GLANCE)));
         let mut buffer = vec![0; 1 << 16];
@@ -210,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// Carries datagrams of all clients to the server; what comes back is carried by a thread for each client.
+    /// Carries datagrams of all clients to the server; a thread for each client carries the answers.
     fn from_clients(self: Arc<Self>, udp: UdpSocket) {
         let udp = Arc::new(udp);
         let mut upstream: BTreeMap<SocketAddr, Arc<UdpSocket>> = BTreeMap::new();
@@ -238,7 +237,7 @@ impl Shared {
         threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 
-    /// Carries what comes from the server at `socket` to a client.
+    /// Carries datagrams from the server at `socket` to a client.
     fn to_client(&self, socket: &UdpSocket, client_side: &Arc<UdpSocket>, client: SocketAddr) {
         let mut line = Line::default();
         while !self.stopped() {
@@ -249,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// Puts onto the line what a datagram is made into.
+    /// Puts the results of damaging a datagram onto the line.
     fn damage(&self, line: &mut Line, way: Direction, datagram: Vec<u8>, by: &Arc<UdpSocket>, to: SocketAddr) {
         self.passed.fetch_add(1, Ordering::Relaxed);
         if self.udp_blocked.load(Ordering::Relaxed) {
@@ -270,7 +269,7 @@ type Waiting = (Vec<u8>, Arc<UdpSocket>, SocketAddr);
 
 /// Datagrams that are on their way.
 struct Line {
-    /// By when they are due; those that are due at once stay in order.
+    /// By their due times; datagrams due at once stay in order.
     waiting: BTreeMap<(Instant, u64), Waiting>,
     count: u64,
     random: RandomStream,

@@ -1,4 +1,4 @@
-//! Places on disk, and what lies there.
+//! Directories and files on disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Scratch {
 pub struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// One that holds `mebibytes`; `None`, and it says so, when this user may not mount one.
+    /// A file system of `mebibytes`. If this user may not mount one: `None`, with a message.
     pub fn mount(mebibytes: u32) -> Option<Self> {
         let disk = Self(tempfile::tempdir().unwrap());
         let size = format!("size={mebibytes}m");
@@ -86,20 +86,20 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily, so that it goes whatever still has it open.
+        // Lazily, so that it goes even if a process still has it open.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }
 
-/// A disk that cannot read some of what was written to it (EIO): a loop device whose backing file is cut short.
+/// A disk that cannot read some of the written data (EIO): a loop device whose backing file is cut short.
 pub struct FailingDisk {
     image: tempfile::TempDir,
     mounted: SmallDisk,
 }
 
 impl FailingDisk {
-    /// One that holds `files`. Half of the file that it returns, by its name, cannot be read. `None`, and it says so,
-    /// when this user may not mount one, or has no ext4.
+    /// A disk that holds `files`. Half of the file whose name it returns cannot be read. If this user may not mount
+    /// one, or has no ext4: `None`, with a message.
     pub fn mount(files: &[(&str, Vec<u8>)]) -> Option<(Self, String)> {
         let disk = Self { image: tempfile::tempdir().unwrap(), mounted: SmallDisk(tempfile::tempdir().unwrap()) };
         let image = disk.image.path().join("image");

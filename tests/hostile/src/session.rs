@@ -1,4 +1,4 @@
-//! A session by hand: frames by the rules, or whatever bytes.
+//! A session by hand: frames by the rules, or any bytes.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ pub fn session_version() -> u16 {
     std::env::var("INHAUL_SESSION").ok().and_then(|text| text.parse().ok()).unwrap_or(VERSION)
 }
 
-/// What came from the other side.
+/// A message from the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A frame.
@@ -48,7 +48,7 @@ impl Heard {
 pub struct Session {
     tcp: TcpStream,
     way: Way,
-    /// How much content the other side wants to be told with a description, by what it has asked for last.
+    /// How much content the other side wants with a description, by its last request.
     early: u32,
 }
 
@@ -61,7 +61,7 @@ enum Way {
         is_server: bool,
     },
     Secured(Box<ControlStream>),
-    /// No secure connection came about. What was said in the clear instead, if it was a frame.
+    /// No secure connection came about. Has the message in the clear, if it was a frame.
     Failed(Option<Frame>),
 }
 
@@ -178,7 +178,7 @@ impl Session {
         stream.queue_bytes(bytes).and_then(|()| stream.write_all(Instant::now() + STEP)).map_err(std::io::Error::other)
     }
 
-    /// Sends a frame of this kind with this body, whatever they are, with its checksum.
+    /// Sends a frame of any kind with any body, with its checksum.
     ///
     /// # Errors
     /// When the other side has gone, or takes nothing for ten seconds.
@@ -226,10 +226,10 @@ impl Session {
         }
     }
 
-    /// Asks for what lies at `path`, and gives its manifest's bytes or what came instead.
+    /// Requests `path`, and returns its manifest's bytes, or the other answer.
     ///
     /// # Errors
-    /// What came instead of a manifest.
+    /// The answer that is no manifest.
     pub fn open(&mut self, path: &str) -> Result<Vec<u8>, Heard> {
         let open = Frame::Open { path: path.to_owned(), owner: false, attributes: false, early: 0 };
         self.send(&open).map_err(|_| Heard::End)?;

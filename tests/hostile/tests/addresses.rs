@@ -1,6 +1,6 @@
-//! A server with several addresses that listens on all of them: what is asked at one of them is answered from it, or
-//! else no datagram would come through. Addresses of a link, which mean nothing without the interface. Hosts whose IPv6
-//! is off, or apart from IPv4. And paths on which large packets vanish.
+//! A server with several addresses that listens on all of them: it answers from the address that the client asked,
+//! otherwise no datagram would come through. Addresses of a link, which have no meaning without the interface. Hosts
+//! whose IPv6 is off, or apart from IPv4. And paths on which large packets vanish.
 
 use std::fs;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn two_hosts() -> Option<(Network, Namespace, Namespace)> {
     Some((network, client, server))
 }
 
-/// What a server offers and where it takes puts, and what a client fetches.
+/// A server's offered directory and its inbox, and a client's destination.
 struct Places {
     from: Scratch,
     inbox: Scratch,
@@ -105,12 +105,12 @@ fn an_address_of_a_link_can_be_listened_on() {
     // The address comes a moment after the line by which the server is known to listen.
     let address = format!("inhaul://[fe80::2%s0]:{PORT}/");
     let is_printed = wait_for(PATIENCE, || served.running.stdout().contains(&address));
-    assert!(is_printed, "what is printed has no interface: {}", served.running.stdout());
+    assert!(is_printed, "the printed address has no interface: {}", served.running.stdout());
     places.get_and_put(&client, "[fe80::2%25c0]");
     figures("--listen '[fe80::2%25s0]:4321'", "get and put over UDP");
 }
 
-/// What a command prints that must succeed.
+/// The output of a command that must succeed.
 fn done(start: &Start) -> String {
     let outcome = start.finish(PATIENCE);
     assert_eq!(outcome.code, Some(0), "{start:?}: {}", outcome.summary());
@@ -170,15 +170,15 @@ fn ipv4_is_served_whatever_the_host_s_ipv6_is_set_to() {
     }
 }
 
-/// Two hosts with a path between them on which packets of more than 1300 bytes vanish, both ways, and nobody says so.
+/// Two hosts with a path between them on which packets of more than 1300 bytes vanish silently, both ways.
 fn black_hole() -> Option<(Network, Namespace, Namespace)> {
     let (network, a, b, router) = Network::routed()?;
     for device in ["ra", "rb"] {
-        // A virtual device drops what is longer than it takes.
+        // A virtual device drops packets above its MTU.
         router.ip(&["link", "set", device, "mtu", "1300"]);
     }
     for (host, device) in [(&a, "a0"), (&b, "b0")] {
-        // Single packets: those that are to be cut later would pass whole.
+        // Single packets: packets for later segmentation would pass whole.
         host.ip(&["link", "set", device, "gso_max_segs", "1"]);
     }
     Some((network, a, b))

@@ -1,8 +1,8 @@
-//! Transfers drawn from seeds, in which processes are killed and stopped and networks fail: what is under a final name
-//! is right, whatever ends says why, and the same command comes to its end.
+//! Transfers drawn from seeds, in which processes are killed and stopped and networks fail: files under final names are
+//! right, every ended command gives its reason, and the same command completes in the end.
 //!
-//! `INHAUL_CHAOS_TRANSFERS` says how many; `INHAUL_HOSTILE_SEED` is the first seed. The plan of one that failed is made
-//! again by its seed and one transfer; what the processes are doing when a blow comes is not.
+//! `INHAUL_CHAOS_TRANSFERS` says how many; `INHAUL_HOSTILE_SEED` is the first seed. The plan of a failed transfer is
+//! made again by its seed and one transfer; the state of the processes at the time of a fault is not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -92,7 +92,7 @@ impl Transfer {
         Self { files, mirrors, to, get, _from: from }
     }
 
-    /// Fails when there is a file under its final name that is not what was offered. Says how many there are.
+    /// Fails if a file under its final name differs from the offered one. Returns how many files there are.
     fn landed(&self, case: &str) -> usize {
         let is_there = |(name, bytes): &&(String, Vec<u8>)| {
             let Ok(found) = std::fs::read(self.to.path().join(name)) else { return false };
@@ -129,7 +129,7 @@ impl Transfer {
     }
 }
 
-/// One transfer. What was done to it, how many commands that took, and how long the last.
+/// One transfer. Returns its faults, the number of commands, and the duration of the last one.
 fn transfer(seed: u64) -> (Vec<Blow>, u32, Duration) {
     use Blow::*;
     const BLOWS: [Blow; 10] = [

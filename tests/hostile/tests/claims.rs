@@ -1,4 +1,4 @@
-//! What sizes claim: memory and time must follow what has come and what is stored.
+//! Claimed sizes: memory and time must follow the received and the stored data.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -101,7 +101,7 @@ fn a_file_beyond_the_users_limit_is_refused_before_anything_is_made() {
     assert_eq!(find(to.path(), "a.partial"), None);
 }
 
-/// A directory with a file of `size` bytes of which the first 4096 are stored, where the file system allows it.
+/// A directory with a file of `size` bytes; only the first 4096 are stored, if the file system allows it.
 fn sparse(size: u64) -> Option<(tempfile::TempDir, File)> {
     let directory = tempfile::tempdir_in("/dev/shm").ok()?;
     let file =

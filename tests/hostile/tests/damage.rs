@@ -1,4 +1,4 @@
-//! Networks that damage datagrams, and files that are not what they were.
+//! Networks that damage datagrams, and files that have changed.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use inhaul_protocols::gtp::wire::{DataHeader, HEADER_LEN};
 use inhaul_transport::kit::receiver::DataHead;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What is fetched: 11,651 datagrams at an MTU of 1500.
+/// The fetched file: 11,651 datagrams at an MTU of 1500.
 const BYTES: usize = 16 << 20;
-/// What a receiver takes in, in bit/s: what a relay in user space passes on without loss of its own. 1.4 s for all.
+/// A receiver's limit, in bit/s: a rate that a relay in user space carries without loss of its own. 1.4 s for all.
 const RATE: &str = "100M";
 
-/// What is done to a datagram on its way, by a random number.
+/// The damage to a datagram on its way, by a random number.
 type Damage = fn(&mut Vec<u8>, usize);
 
 const ONE_BYTE: Damage = |datagram, random| {
@@ -30,7 +30,7 @@ const CUT: Damage = |datagram, random| datagram.truncate(random % datagram.len()
 const LOST: Damage = |datagram, _| datagram.clear();
 const LONGER: Damage = |datagram, random| datagram.resize(datagram.len() + 1 + random % 100, b'x');
 
-/// Fetches by way of a relay that damages one of so many datagrams to the client (0: none), and looks at every byte.
+/// Fetches by way of a relay that damages one of this many datagrams to the client (0: none), and checks every byte.
 fn fetch(server: &Server, bytes: &[u8], transport: &str, one_in: usize, damage: Damage, seed: u64) -> Outcome {
     let to = Scratch::new();
     let mut random = seed | 1;
@@ -56,7 +56,7 @@ fn fetch(server: &Server, bytes: &[u8], transport: &str, one_in: usize, damage: 
     outcome
 }
 
-/// Damages one of so many datagrams, and gives how long the fetch took, which must end well.
+/// Damages one of this many datagrams, and returns the time of the fetch, which must succeed.
 fn seconds(server: &Server, bytes: &[u8], kind: &str, one_in: usize, damage: Damage, seed: u64) -> f64 {
     let outcome = fetch(server, bytes, "gtp", one_in, damage, seed);
     assert_eq!(outcome.code, Some(0), "{kind}: {}", outcome.summary());
@@ -72,7 +72,7 @@ fn a_damaged_datagram_in_a_thousand_costs_less_than_half_of_the_rate() {
     let server = Server::offer_with(from.path(), &["--mtu", "1500"]);
     let seed = seed("a damaged datagram in a thousand");
     let (mut clean, mut damaged) = (0.0, 0.0);
-    // In turns, because what else the machine does changes.
+    // In turns, because the machine's other load changes.
     for round in 0..2 {
         clean += seconds(&server, &bytes, "undamaged", 0, ONE_BYTE, seed);
         damaged += seconds(&server, &bytes, "0.1 %", 1_000, ONE_BYTE, seed + round);
@@ -88,7 +88,7 @@ fn a_damaged_datagram_in_a_hundred_is_lost_and_no_more() {
     from.file("f", &bytes);
     let server = Server::offer_with(from.path(), &["--mtu", "1500"]);
     let seed = seed("a damaged datagram in a hundred");
-    // What it costs is what GTP makes of a loss of 1 %, so that is told beside it.
+    // Its cost is GTP's reaction to a loss of 1 %, so that is printed beside it.
     let kinds: [(&str, Damage); 5] = [
         ("1 % lost", LOST),
         ("1 % with a byte changed", ONE_BYTE),

@@ -1,4 +1,4 @@
-//! Servers that choose names, destinations that are not what they seem, and programs that meddle with what lands.
+//! Servers that choose names, deceptive destinations, and programs that interfere with landing files.
 
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
@@ -69,7 +69,8 @@ fn what_is_no_file_is_never_replaced() {
     figures("get SRC /dev/null --overwrite", "is a stream; the node stays");
 }
 
-/// Has `deed` done to the partial file while it lands; what came of the transfer, and of the same command once more.
+/// Does `deed` to the partial file while it lands; returns the results of the transfer and of the same command once
+/// more.
 fn meddle(attempt: &str, deed: fn(&Path)) {
     let (from, to, bytes) = (Scratch::new(), Scratch::new(), noise(16 << 20, 5));
     from.file("f", &bytes);

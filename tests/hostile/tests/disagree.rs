@@ -1,8 +1,9 @@
 //! Mirrors that disagree, as a seed draws them: two to five of them, each with its own fault, in every place of the
 //! line, with and without a known hash, for `get`, for reads and for `copy`.
 //!
-//! What has to come of a case is counted here by itself, from what each mirror says. No byte comes that more than half
-//! of those who speak do not have; none comes twice that was right; nobody is waited for beyond his patience.
+//! The expected result of a case is computed here independently, from each mirror's copy. Every received byte is one
+//! that more than half of the answering mirrors have; no right byte comes twice; no mirror is waited for beyond its
+//! patience.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -204,7 +205,7 @@ impl Case {
         self.mirrors.iter().map(|(kind, _)| *kind).collect()
     }
 
-    /// Those that have the data set.
+    /// Mirrors that have the data set.
     fn candidates(&self) -> impl Iterator<Item = (Kind, &[u8])> {
         let same = |(kind, bytes): &'_ &(Kind, Option<Vec<u8>>)| *kind != Kind::Stale && bytes.is_some();
         self.mirrors.iter().filter(same).filter_map(|(kind, bytes)| Some((*kind, bytes.as_deref()?)))
@@ -214,8 +215,8 @@ impl Case {
         (0..self.good.len().div_ceil(GROUP)).map(|group| group * GROUP..((group + 1) * GROUP).min(self.good.len()))
     }
 
-    /// What more than half of those have who speak; `None` without such in some group. Whether the one that dies has
-    /// its say is not known beforehand.
+    /// The version that more than half of the answering mirrors have; `None` if some group has no majority. Whether a
+    /// dying mirror answers is not known beforehand.
     fn majority(&self, with_dying: bool) -> Option<Vec<u8>> {
         let mut whole = Vec::new();
         for group in self.groups() {
@@ -227,7 +228,7 @@ impl Case {
         Some(whole)
     }
 
-    /// What may come, and `None` if the file may be refused.
+    /// Allowed contents, and `None` if the file may be refused.
     fn allowed(&self) -> Vec<Option<Vec<u8>>> {
         if self.way.is_pinned() {
             let is_good =
@@ -256,7 +257,7 @@ impl Case {
     }
 }
 
-/// Honest servers, whose directories get the copies of one case after the other; and one that copies from them.
+/// Honest servers, whose directories get the copies of one case after the other; and a server that copies from them.
 struct Farm {
     places: Vec<(Scratch, Server)>,
     copier: (Scratch, Server),
@@ -461,7 +462,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// What is not as it has to be.
+    /// Violations of the expected result.
     fn faults(&self, case: &Case) -> Vec<String> {
         let Self { code, timed_out, took, landed, came, addresses, said, .. } = self;
         let mut faults = Vec::new();
@@ -472,16 +473,16 @@ impl Ran {
                 Some(bytes) if *bytes == case.good => "landed, good",
                 Some(_) => "WRONG BYTES landed",
             };
-            faults.push(format!("{what}: not what has to come"));
+            faults.push(format!("{what}: not the expected data"));
         }
         if (*code == Some(0)) != landed.is_some() {
-            faults.push("the exit code says something else than what is there".to_owned());
+            faults.push("the exit code does not fit the landed files".to_owned());
         }
         if *timed_out {
             faults.push("it does not end".to_owned());
         }
         let is_refused = landed.is_none() && !timed_out;
-        // A mirror that has not what is pinned is given up: of a read, no mirror is left.
+        // A mirror without the pinned data is given up: a read has no mirror left.
         if is_refused && *code != Some(10) && case.way != Way::ReadPinned {
             faults.push("refused, but not by exit 10".to_owned());
         }
@@ -506,7 +507,7 @@ impl Ran {
         let kinds = case.kinds();
         let waits = kinds.iter().any(|kind| !kind.speaks() || *kind == Kind::Dies);
         if !waits && *took > PROMPT {
-            faults.push(format!("it took {:.1} s, and nobody is silent", took.as_secs_f64()));
+            faults.push(format!("it took {:.1} s, and no mirror is silent", took.as_secs_f64()));
         }
         faults
     }
@@ -518,7 +519,7 @@ fn came(outcome: &Outcome) -> Option<u64> {
     report["sources"].as_array()?.iter().map(|source| source["bytes"].as_u64()).sum()
 }
 
-/// What came of the cases with one kind of mirror.
+/// Results of the cases with one kind of mirror.
 #[derive(Default)]
 struct Row {
     cases: u64,
@@ -594,7 +595,7 @@ fn one_wrong_byte_at_any_mirror_never_lands() {
     }
 }
 
-/// What is there of a file that is refused stays for a later transfer.
+/// The received part of a refused file stays for a later transfer.
 #[test]
 fn what_came_of_a_refused_file_is_kept() {
     let farm = Farm::new();
@@ -611,7 +612,7 @@ fn what_came_of_a_refused_file_is_kept() {
     assert!(report["kept_bytes"].as_u64().unwrap() > 0, "{}", ran.report);
 }
 
-/// No mirror has what is known of a file: it is refused, and soon.
+/// No mirror has a file's known hash: it is refused, and soon.
 #[test]
 fn a_known_hash_that_no_mirror_has_ends() {
     let farm = Farm::new();

@@ -1,4 +1,4 @@
-//! Content that comes with the description of its data set: what a client makes of it, right or wrong.
+//! Content that comes with the description of its data set: a client's handling of it, right or wrong.
 
 use std::io::{IoSlice, Read};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use inhaul_mover::frame::{Frame, GroupDigest};
 use inhaul_store::{Landing, LandingOptions, Manifest, digest};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What a client takes with a description.
+/// Bytes of content that a client takes with a description.
 const EARLY: usize = 32 * 1024;
 
 /// The digests of files that have one group each.
@@ -22,7 +22,7 @@ fn digests(files: &[&[u8]]) -> Vec<GroupDigest> {
     files.iter().map(|bytes| digest::group_digest(bytes.len() as u64, 0, bytes)).collect()
 }
 
-/// A server of `f`, which says `digests` and `content` of it when it is opened, and serves what it is asked for.
+/// A server of `f`, which sends its `digests` and `content` when it is opened, and serves requests.
 fn describing(offer: Offer, digests: Vec<GroupDigest>, content: Vec<u8>) -> HostileServer {
     HostileServer::start(move |session, endpoint| {
         if endpoint.greet(session).is_some() {
@@ -47,7 +47,7 @@ fn ends_well(tcp: &TcpStream) -> bool {
     matches!(tcp.read(&mut [0; 16]), Ok(0))
 }
 
-/// What a client says after the description, up to its end.
+/// A client's messages after the description, up to its end.
 fn after_description(session: &mut Session, endpoint: &Endpoint) -> (Vec<Frame>, bool, usize) {
     let mut heard = Vec::new();
     while let Heard::Frame(frame) = session.receive(PATIENCE) {
@@ -145,7 +145,7 @@ fn content_that_is_too_much_too_little_or_unasked_is_out_of_turn() {
         assert!(std::fs::read(to.path().join("f")).unwrap() == bytes, "{attempt}");
         figures(&format!("content with the description: {attempt}"), "exit 7; 0 beside an honest mirror");
     }
-    // Of what is larger than was asked for: all, more than was asked for, and digests.
+    // For a file larger than requested: all of it, more than requested, and digests.
     let large = noise(EARLY + 2, 6);
     let all = || digests(&[&large]);
     for (digests, content) in [(Vec::new(), EARLY + 2), (Vec::new(), EARLY + 1), (all(), EARLY)] {
@@ -169,7 +169,7 @@ fn the_first_bytes_of_a_larger_file_come_with_its_description() {
         let outcome = get(&server.source("/f"), &to);
         assert_eq!(outcome.code, Some(0), "{attempt}: {}", outcome.summary());
         assert!(std::fs::read(to.path().join("f")).unwrap() == bytes, "{attempt}");
-        // What has come is not asked for; of a group that is wrong, all is.
+        // Received data is not requested; a wrong group is requested whole.
         let sent = server.sent() as usize;
         assert!(sent >= brought && sent < brought + EARLY / 2, "{attempt}: {sent} and not {brought}");
         assert_eq!(outcome.stderr.contains("came in wrong"), again, "{attempt}: {}", outcome.stderr);
@@ -181,7 +181,7 @@ fn the_first_bytes_of_a_larger_file_come_with_its_description() {
 fn one_mirror_brings_all_of_a_small_file_and_one_its_first_bytes() {
     let (bytes, from) = (noise(5000, 10), Scratch::new());
     from.file("f", &bytes);
-    // What is sent outside the transport is what the rate allows in 100 ms: 1,000 bytes.
+    // Content sent outside the transport is limited to the rate's bytes in 100 ms: 1,000 bytes.
     let (slow, fast) = (Server::offer_with(from.path(), &["--send-rate", "80k"]), Server::offer(from.path()));
     for [first, second] in [[&slow, &fast], [&fast, &slow]] {
         let to = Scratch::new();
@@ -206,7 +206,7 @@ fn content_once_more_later_is_out_of_turn() {
     assert!(outcome.stderr.contains("a frame that has no place here"), "{}", outcome.stderr);
 }
 
-/// Sends control messages of a transport before everything else, and then what is honest.
+/// Sends control messages of a transport before everything else, and then honest messages.
 fn talkative(count: usize, len: usize) -> (HostileServer, Vec<u8>) {
     let bytes = noise(5000, 4);
     let offer = Offer::file("f", bytes.clone());
@@ -267,7 +267,7 @@ fn what_an_earlier_transfer_has_left_of_small_files_is_kept_and_read_back() {
             (&resumed.into(), &1600.into()),
             "{attempt}: {report}"
         );
-        // What is not there any more comes over the transport.
+        // Missing content comes over the transport.
         assert_eq!(report["sources"][0]["bytes"], 1600 - resumed, "{attempt}: {report}");
         assert_eq!(server.sent(), 700 - resumed, "{attempt}");
     }

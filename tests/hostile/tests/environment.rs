@@ -1,4 +1,4 @@
-//! What a process inherits: ignored signals, variables of the environment, a home.
+//! A process's inherited state: ignored signals, variables of the environment, a home.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;

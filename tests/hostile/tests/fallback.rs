@@ -262,7 +262,7 @@ fn a_put_goes_through_a_proxy() {
 
 // --- Hostile clients ------------------------------------------------------------------------------------------------
 
-/// What a server says to a stream that shows `token`, within half a second.
+/// A server's answer to a stream that shows `token`, within half a second.
 fn attached(server: SocketAddr, token: u128) -> (Session, Heard) {
     let mut stream = Session::connect(server).unwrap();
     stream.hello(SessionRole::Tunnel, "gtp");
@@ -328,7 +328,7 @@ fn strangers_attach_no_streams_to_puts_and_clients_only_four() {
     let raw = RawPut::begin(server, &order).unwrap();
     let mut session = raw.attach(0).unwrap();
     let token = session.tunnel_token();
-    assert!(is_refused(&attached(server, token).1), "nobody has asked for it");
+    assert!(is_refused(&attached(server, token).1), "no client has asked for it");
     let manifest = Offer::file("f", noise(SIZE, 45)).manifest;
     session.send(&Frame::DataSet { last: true, bytes: manifest }).unwrap();
     if session.wants_content() {
@@ -344,7 +344,7 @@ fn strangers_attach_no_streams_to_puts_and_clients_only_four() {
     drop((session, streams, raw));
     assert!(wait_for(Duration::from_secs(5), || is_refused(&attached(server, token).1)));
     let outcome = put.put(&[]).finish(PATIENCE);
-    put.has_landed("an honest put after one that was dropped", &outcome);
+    put.has_landed("an honest put after a dropped one", &outcome);
 }
 
 #[test]

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const UNTRUSTED: i32 = 17;
 const NO_RIGHT: i32 = 18;
 
-/// A server that lets nobody in, and its keys.
+/// A server without authorised clients, and its keys.
 struct Closed {
     server: Server,
     state: Scratch,
@@ -55,7 +55,7 @@ fn closed_with(from: &Scratch, listen: &str, state: Scratch) -> Closed {
 }
 
 impl Closed {
-    /// What stands behind the `#` of the address that `inhaul token make` prints.
+    /// The ticket in the address that `inhaul token make` prints.
     fn ticket(&self, words: &[&str]) -> String {
         let outcome = with_state(&self.state, &[&["token", "make"], words].concat()).finish(PATIENCE);
         assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
@@ -71,7 +71,7 @@ impl Closed {
         line.split_once('#').unwrap().1.split_once('\'').unwrap().0.to_owned()
     }
 
-    /// What comes of fetching `path` with this ticket, to a new place.
+    /// Fetches `path` with this ticket to a new place; returns the result.
     fn get(&self, path: &str, ticket: &str) -> Outcome {
         let to = Scratch::new();
         let outcome = get(&format!("{}#{ticket}", self.server.source(path)), &to);
@@ -105,7 +105,7 @@ fn a_stranger_gets_nothing_and_is_told_what_is_missing() {
     let put = inhaul(["put", "-q", "Cargo.toml", &closed.server.source("/x")]).finish(PATIENCE);
     assert_ends(&put, NO_RIGHT, "the right 'write' on '/x' is missing");
     assert_eq!(std::fs::read_dir(from.path().join("inbox")).unwrap().count(), 0);
-    // What is refused is in the audit log.
+    // Refusals are in the audit log.
     let log = std::fs::read_to_string(closed.state.path().join("audit.log")).unwrap();
     assert_eq!(log.lines().filter(|line| line.contains("\"event\":\"refused\"")).count(), 5, "{log}");
     figures("a stranger: get, ls, doctor, put", "exit 18 with the missing right; nothing lands");
@@ -145,7 +145,7 @@ fn a_token_gives_no_more_than_it_says() {
     for path in ["/b/f", "/", "/a/../b/f", "/ab"] {
         assert_ends(&closed.get(path, &ticket), NO_RIGHT, "gives 'read' on '/offered/a' only");
     }
-    // A link leads out of what the right is for, though not out of what is offered.
+    // A link leads out of the right's path, though not out of the offered directory.
     assert_ends(&closed.get("/a/link/f", &ticket), 7, "goes through a link");
     let put = inhaul(["put", "-q", "Cargo.toml", &format!("{}#{ticket}", closed.server.source("/a"))]).finish(PATIENCE);
     assert_ends(&put, NO_RIGHT, "the right 'write' on '/a' is missing");
@@ -179,7 +179,7 @@ fn a_token_is_for_one_server_and_one_holder() {
     assert_ends(&other.get("/a/f", &ticket), UNTRUSTED, "the address says");
     let (_, token) = ticket.split_once('.').unwrap();
     assert_ends(&other.get("/a/f", &format!(".{token}")), NO_RIGHT, "not made by this server");
-    // One that was handed on for another host.
+    // A token that was handed on for another host.
     let token: inhaul_identity::Token = token.parse().unwrap();
     let mut session = Session::connect(closed.server.address).unwrap();
     session.hello(SessionRole::Fetch, "gtp");
@@ -313,7 +313,7 @@ fn a_server_in_between_has_not_the_key() {
     assert_eq!((between.sent(), to.path().join("x").exists()), (0, false));
 }
 
-/// What the client says first to a server that says `answer` in the clear, and how it ends.
+/// The client's first message to a server that answers `answer` in the clear, and the client's result.
 fn in_the_clear(answer: Vec<u8>) -> (Vec<u8>, Outcome) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -340,7 +340,7 @@ fn nobody_can_talk_the_two_out_of_tls() {
     Frame::Welcome { version: 7, udp_port: 4321, key: None }.encode(&mut welcome);
     let (heard, outcome) = in_the_clear(welcome);
     assert_ends(&outcome, 7, "does not secure its connections");
-    assert!(!heard.windows(13).any(|window| window == b"a-secret-path"), "it is said to nobody in the clear");
+    assert!(!heard.windows(13).any(|window| window == b"a-secret-path"), "it is never sent in the clear");
     let mut refusal = Vec::new();
     Frame::Refused { code: RefusalCode::NotFound, text: "gone".to_owned() }.encode(&mut refusal);
     assert_ends(&in_the_clear(refusal).1, 7, "does not secure its connections");
@@ -353,17 +353,17 @@ fn nobody_can_talk_the_two_out_of_tls() {
     old.send(&Frame::Finish, deadline).unwrap();
     let answer = old.receive(deadline).unwrap();
     assert!(matches!(&answer, Frame::Refused { code: RefusalCode::Version, .. }), "{answer:?}");
-    // One that speaks TLS 1.2 at most: an alert, "protocol_version" (RFC 8446 6.2).
+    // A peer with TLS 1.2 at most: an alert, "protocol_version" (RFC 8446 6.2).
     let mut tcp = TcpStream::connect(closed.server.address).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     tcp.write_all(&tls12_hello()).unwrap();
     let mut alert = Vec::new();
     let _ = tcp.read_to_end(&mut alert);
     assert_eq!(alert, [0x15, 3, 3, 0, 2, 2, 70]);
-    figures("talked out of TLS: in the clear, TLS 1.2", "refused by both sides; nothing is said in the clear");
+    figures("talked out of TLS: in the clear, TLS 1.2", "refused by both sides; no message is sent in the clear");
 }
 
-/// The first message of a client that speaks no more than TLS 1.2, with what it needs to be taken for one.
+/// The first message of a client with TLS 1.2 at most, with the fields that it needs to be valid.
 fn tls12_hello() -> Vec<u8> {
     let mut extensions: Vec<u8> = Vec::new();
     // signature_algorithms, supported_groups, ec_point_formats.
@@ -387,7 +387,7 @@ fn tls12_hello() -> Vec<u8> {
     record
 }
 
-/// What an honest client says first.
+/// The first message of an honest client.
 fn client_hello() -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -419,7 +419,7 @@ fn peak(running: &Running) -> u64 {
     running.readings().memory_peak
 }
 
-/// Opens half a handshake each, from twenty addresses, for as long as it is told to.
+/// Opens half a handshake each, from twenty addresses, until it is told to stop.
 fn flood(server: SocketAddr, hello: &[u8], goes_on: impl Fn(u32) -> bool) -> Vec<TcpStream> {
     let mut held = Vec::new();
     let mut number = 0;

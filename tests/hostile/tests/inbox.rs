@@ -1,4 +1,4 @@
-//! Puts that would lead out of the inbox, or hurt what is in it.
+//! Puts that would lead out of the inbox, or damage files in it.
 
 use std::os::unix::fs::symlink;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use inhaul_store::digest;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server whose inbox has a link to a directory outside, and that directory; what is there may not change.
+/// A server whose inbox has a link to a directory outside, and that directory; its files may not change.
 struct Place {
     offered: Scratch,
     inbox: Scratch,

@@ -1,4 +1,4 @@
-//! Ends and stops of processes at random times: what is under a final name is right, and the same command goes on.
+//! Ends and stops of processes at random times: files under final names are right, and the same command continues.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a server has left of clients that were there.
+//! A server's remaining state of past clients.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn one_client_after_another() {
             assert_eq!(outcome.code, Some(0), "{path}: {}", outcome.summary());
         }
     };
-    // What is made once stays: buffers, threads.
+    // Objects made once stay: buffers, threads.
     fetch_all();
     fetch_all();
     let before = server.readings();

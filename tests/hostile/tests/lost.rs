@@ -1,4 +1,4 @@
-//! Servers, connections and networks that are gone for a while: the same process goes on from what has come.
+//! Servers, connections and networks that are gone for a while: the same process continues from the received data.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use inhaul_hostile_tests::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What is hauled: more than a second of it at [`RATE`].
+/// The transferred data: more than a second of it at [`RATE`].
 const BYTES: usize = 12 << 20;
 const RATE: &str = "40Mbit/s";
 
@@ -208,7 +208,7 @@ fn a_data_set_that_is_another_when_its_server_is_back() {
     figures("server started again with other data", "exit 10; the same command then fetches the new data");
 }
 
-/// What a put or a copy has brought is there, though it was ordered twice.
+/// The data of a put or a copy is there, even though it was ordered twice.
 fn has_landed(attempt: &str, outcome: &Outcome, places: &Places, inbox: &Scratch) {
     assert_eq!(outcome.code, Some(0), "{attempt}: {}", outcome.summary());
     assert!(std::fs::read(inbox.path().join("f")).unwrap() == places.bytes, "{attempt}");

@@ -1,4 +1,4 @@
-//! Mirrors that are silent, drip, lie or send garbage: the others bring what they would have brought.
+//! Mirrors that are silent, drip, lie or send garbage: the others bring their parts.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ fn a_listing_that_drips() {
 
 #[test]
 fn a_mirror_that_sends_garbage() {
-    // With and without digests of its own; each mirror's digests are the ones that count first if it leads.
+    // With and without digests of its own; each mirror's digests count first if it leads.
     for (attempt, leads, has_digests) in [
         ("garbage and no digests, second mirror", false, false),
         ("garbage and no digests, first mirror", true, false),
@@ -113,7 +113,7 @@ fn a_mirror_that_sends_garbage() {
     ] {
         let honest = Honest::new();
         let mut offer = Offer::file("f", honest.bytes.clone());
-        // What it does not have it sends as zeros.
+        // It sends missing data as zeros.
         offer.bytes = vec![0; BYTES];
         if !has_digests {
             offer.digest = Box::new(|_| None);

@@ -1,4 +1,4 @@
-//! Servers that lie to those who read parts of their files: no wrong byte is ever handed out.
+//! Servers that lie to readers of parts of their files: no wrong byte is ever handed out.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn hash(bytes: &[u8]) -> inhaul_store::digest::Hash {
     inhaul_store::digest::root(len, &groups).unwrap()
 }
 
-/// Reads a part, which must end in time; what comes of it is what is right, or an error.
+/// Reads a part, which must end in time; the result is the right data, or an error.
 fn read(attempt: &str, set: &DataSet, right: &[u8]) -> Result<(), Error> {
     let began = Instant::now();
     let range = 1_040_000..1_060_000usize;
@@ -55,7 +55,7 @@ fn wrong_bytes_are_never_handed_out() {
     let bytes = noise(BYTES, 3);
     let mut other = bytes.clone();
     other.iter_mut().for_each(|byte| *byte ^= 0x20);
-    // Its data is wrong, and its proofs are right; or are those of what it sends.
+    // Its data is wrong, and its proofs are right, or fit the wrong data.
     for (attempt, proofs, pin) in [
         ("wrong data, the right proofs", &bytes, false),
         ("wrong data, the right proofs, a pinned file", &bytes, true),

@@ -10,10 +10,10 @@ use inhaul_hostile_tests::{
     Direction, Relay, Scratch, Server, all, figures, heavy, holds_for, inhaul, noise, seed, tree,
 };
 
-/// Bytes of what is fetched through a relay.
+/// Bytes fetched through a relay.
 const SIZE: usize = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What may come down to some of these: an end that names its cause, and no wrong byte.
+/// Allowed results of some of these: an end that names its cause, and no wrong byte.
 const CLEAR_ENDS: [i32; 7] = [5, 6, 7, 10, 11, 16, 17];
 
 /// Bytes of a session that are not sealed, at most: the first message of each side (RFC 8446 4.1), with a key of
@@ -23,7 +23,7 @@ const UNSEALED_MAX: u64 = 1700;
 /// A damage that depends on chance.
 type Damage = fn(&mut RandomStream, Direction, Vec<u8>, &mut Vec<Vec<u8>>) -> Vec<Vec<u8>>;
 
-/// One in so many.
+/// One in this many.
 fn one_in(random: &mut RandomStream, count: u64) -> bool {
     random.below(count) == 0
 }
@@ -40,7 +40,7 @@ fn comes_through_with(attempt: &str, set_up: impl FnOnce(&Relay), damage: Damage
     from.file("f", &bytes);
     let server = Server::offer_with(from.path(), &["--mtu", "1500"]);
     let mut random = RandomStream::new(seed(attempt), 0);
-    // What a damage keeps back, for later.
+    // A datagram that a damage holds back, for later.
     let mut kept = Vec::new();
     let relay = Relay::start(server.address, move |way, datagram| damage(&mut random, way, datagram, &mut kept));
     set_up(&relay);
@@ -191,7 +191,7 @@ fn datagrams_blocked_for_three_seconds() {
     assert!(std::fs::read(to.path().join("f")).unwrap() == bytes);
 }
 
-/// What a tree at the source holds.
+/// The content of a tree at the source.
 fn small_tree() -> (Scratch, Vec<(String, Vec<u8>)>) {
     let from = Scratch::new();
     let mut files = vec![("t/big".to_owned(), noise(3_000_000, 20))];
@@ -214,7 +214,7 @@ fn wrong_file(to: &Path, files: &[(String, Vec<u8>)]) -> Option<String> {
 }
 
 /// Flips one bit of the session's TCP somewhere, again and again: each time the command must come to a clear end or go
-/// on, and never may there be anything wrong under a final name.
+/// on, and a file under a final name must never be wrong.
 #[test]
 fn flipped_bits_of_tcp() {
     let _alone = heavy();
@@ -228,7 +228,7 @@ fn flipped_bits_of_tcp() {
     for round in 0..rounds {
         let to = Scratch::new();
         let mut random = RandomStream::new(seed, round);
-        // The session is some 3 kB long, of which the manifest is half.
+        // The session is some 3 kB long; half of it is the manifest.
         let victim = random.below(3000);
         let victim_way = if random.below(4) == 0 { Direction::ToServer } else { Direction::ToClient };
         let flipped = Arc::new(AtomicU64::new(0));
@@ -251,7 +251,7 @@ fn flipped_bits_of_tcp() {
         let get = inhaul(["get", "-q", &relay.source("/t")]).arg(to.inside()).variable("INHAUL_GET_RETRY_FOR", "20s");
         let outcome = get.finish(Duration::from_secs(75));
         slowest = slowest.max(outcome.took);
-        // What is sealed and damaged is like a broken connection, which is tried again.
+        // Damaged sealed data is like a broken connection, which is tried again.
         let may_end = victim < UNSEALED_MAX && outcome.code.is_some_and(|code| CLEAR_ENDS.contains(&code));
         let is_clear = outcome.code == Some(0) || may_end;
         if outcome.code == Some(0) {

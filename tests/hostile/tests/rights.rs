@@ -40,7 +40,7 @@ impl Closed {
         Self { files, state, server }
     }
 
-    /// What stands behind the `#` of the address that `inhaul token make` prints.
+    /// The ticket in the address that `inhaul token make` prints.
     fn ticket(&self, words: &[&str]) -> String {
         let made = with_state(self.state.path(), &[&["token", "make"], words].concat()).finish(PATIENCE);
         assert_eq!(made.code, Some(0), "{}", made.summary());
@@ -206,7 +206,7 @@ fn tokens_come_from_files_and_variables_and_stand_in_no_message() {
     ] {
         let refused = inhaul(&words).finish(PATIENCE);
         assert_eq!(refused.code, Some(USAGE), "{words:?}: {}", refused.summary());
-        // The line that is to be pasted has the user's own words, and is for people alone.
+        // The line for pasting has the user's own words, and is only for people.
         let (said, pasted) = refused.stderr.split_once("Try:\n").unwrap_or((&refused.stderr, ""));
         let after = pasted.lines().skip(1).collect::<String>();
         assert!(!said.is_empty() && !said.contains(token) && !after.contains(token), "{}", refused.stderr);

@@ -70,10 +70,11 @@ fn only_what_the_peer_has_sealed_counts_and_each_once() {
     );
 }
 
-/// What of a file shows on the way, with these arguments of server and client: datagrams that have its bytes in the
-/// clear, all of them, and how many follow the one before by their packet number; and how the get went.
+/// The visible part of a file on the way, with these arguments of server and client: the number of datagrams with its
+/// bytes in the clear, of all datagrams, and of those that follow the one before by their packet number; and the get's
+/// result.
 fn read_on_the_way(server: &[&str], client: &[&str]) -> (u64, u64, u64, Outcome) {
-    const WORDS: &[u8] = b"nobody on the way is to read this ";
+    const WORDS: &[u8] = b"no host on the way may read this. ";
     let (from, to) = (Scratch::new(), Scratch::new());
     let bytes: Vec<u8> = WORDS.iter().copied().cycle().take(2 << 20).collect();
     from.file("f", &bytes);

@@ -1,5 +1,5 @@
-//! What a server sends, and where to: rates beyond all reason, ports that never answered, receivers that fall silent,
-//! paths whose MTU falls.
+//! A server's sending: rates beyond all reason, ports that never answered, receivers that fall silent, paths whose MTU
+//! falls.
 
 use std::net::UdpSocket;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -105,7 +105,7 @@ fn a_port_that_never_answered_gets_no_more_than_came_from_it() {
     victim.send_to(&probe, client.server).unwrap();
     ask_for_too_much(&mut client);
     let silent = Received::at(&victim, Duration::from_secs(1));
-    // Nor with the challenge of another port.
+    // The challenge of another port does not work either.
     client.open_path();
     victim.send_to(&client.response(), client.server).unwrap();
     let guessed = Received::at(&victim, Duration::from_secs(1));
@@ -147,7 +147,7 @@ fn get_while(a: &Namespace, b: &Namespace, address: &str, transport: &str, chang
     let outcome = get.finish(PATIENCE);
     assert_eq!(outcome.code, Some(0), "{transport}: {}", outcome.summary());
     assert!(std::fs::read(to.path().join("big")).unwrap() == bytes);
-    // 2.7 s at 100 Mbit/s, and what was lost by the change.
+    // 2.7 s at 100 Mbit/s, and the time lost by the change.
     assert!(outcome.took < Duration::from_secs(20), "{transport}: {:?}", outcome.took);
     format!("{transport} {:.1} s", outcome.took.as_secs_f64())
 }

@@ -49,7 +49,7 @@ fn settled(server: &Server) -> Duration {
 #[test]
 fn sessions_that_read_nothing_share_one_list() {
     let _alone = heavy();
-    // In memory, where there is room: disks take minutes for so many files.
+    // In memory, if there is room: disks take minutes for this many files.
     let from = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let entries = if all() { 300_000 } else { 40_000 };
     for directory in 0..entries / 1000 {
@@ -110,9 +110,9 @@ fn one_address_does_not_take_all_places() {
         &format!("the get takes {:.1} s; {threads} threads", honest.took.as_secs_f64()),
     );
     assert_eq!(honest.code, Some(0), "{} after {meanwhile:?}", honest.summary());
-    assert!(meanwhile < Duration::from_secs(10), "those that say nothing have lost their places by now: {meanwhile:?}");
+    assert!(meanwhile < Duration::from_secs(10), "silent ones have lost their places by now: {meanwhile:?}");
     assert_eq!(refused, Heard::End);
-    // Those that say nothing lose their places, and their address has room again.
+    // Silent ones lose their places, and their address has room again.
     let again = || {
         let mut session = Session::connect(v6).unwrap();
         let version = inhaul_hostile_tests::session_version();

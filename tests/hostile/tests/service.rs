@@ -34,7 +34,7 @@ fn a_service_restarts_under_transfers_and_loses_nothing() {
     manager.hear_until("STOPPING=1");
     let ended = first.finish(PATIENCE);
     assert_eq!(ended.code, Some(0), "{}", ended.summary());
-    // Nobody serves now. Who connects waits in the sockets.
+    // No server runs now. New connections wait in the sockets.
     let meanwhile = get("/small", "small");
     assert!(inhaul_hostile_tests::holds_for(Duration::from_millis(500), || meanwhile.is_running()));
     let second = manager.start(from.path());
@@ -60,14 +60,14 @@ fn with_state(state: &Scratch, words: &[&str]) -> Start {
         .fold(start, |start, name| start.variable(format!("INHAUL_SERVE_{name}"), "false"))
 }
 
-/// A server that lets nobody in but by tokens and keys, and its keys.
+/// A server that admits clients only by tokens and keys, and its keys.
 fn closed(from: &Path, more: &[&str]) -> (Server, Scratch) {
     let state = Scratch::new();
     let words = [&["serve", "-v", "--listen", "127.0.0.1:0", "--grace", "0"], more].concat();
     (with_state(&state, &words).arg(from).serve(), state)
 }
 
-/// What stands behind the `#` of an address with a token for this.
+/// The ticket of an address with a token for this.
 fn ticket(state: &Scratch, words: &[&str]) -> String {
     let made = with_state(state, &[&["token", "make", "--until", "1h"], words].concat()).finish(PATIENCE);
     assert_eq!(made.code, Some(0), "{}", made.summary());
@@ -100,7 +100,7 @@ fn rights_that_end_end_the_sessions_that_they_have_opened() {
         assert!(after < Duration::from_secs(6), "{what}: {after:?}");
         told.push(format!("{what} {:.1} s", after.as_secs_f64()));
     };
-    // A token that is revoked; one that stays good.
+    // A revoked token, and a valid one.
     let revoked = ticket(&state, &["--read", "/", "--label", "gone"]);
     let stays = ticket(&state, &["--read", "/"]);
     let other = get("other", &format!("#{stays}"));
@@ -175,7 +175,7 @@ fn metrics_of(server: &Server) -> SocketAddr {
     said().unwrap().split_once('/').unwrap().0.parse().unwrap()
 }
 
-/// What the server answers to this request, if it does.
+/// The server's answer to this request, if it answers.
 fn ask(address: SocketAddr, request: &[u8]) -> String {
     let mut tcp = TcpStream::connect(address).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -221,7 +221,7 @@ fn metrics_count_what_happens_and_hostile_readers_hold_nothing_up() {
     assert!(sample(&text, "inhaul_refusals_total{cause=\"path\"}") >= 1.0, "{text}");
     assert!(sample(&text, "inhaul_sessions_total") >= 2.0, "{text}");
     assert!(sample(&text, "inhaul_audit_lines_total{state=\"written\"}") >= 3.0, "{text}");
-    // Clients that say nothing, one that never ends its request, one that says something else.
+    // Silent clients, a client that never ends its request, and a client with another request.
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     let endless = ask(address, &[b'x'; 100_000]);
     let began = Instant::now();

@@ -31,7 +31,7 @@ fn change(set: &Path) {
     File::options().write(true).open(set.join("cut")).unwrap().set_len(BYTES as u64 / 2).unwrap();
     fs::remove_file(set.join("gone")).unwrap();
     File::options().write(true).open(set.join("grown")).unwrap().set_len(BYTES as u64 + 1).unwrap();
-    // What is no file any more cannot be read.
+    // A path that is no longer a file cannot be read.
     fs::remove_file(set.join("unreadable")).unwrap();
     fs::create_dir(set.join("unreadable")).unwrap();
 }
@@ -86,7 +86,7 @@ fn a_file_that_is_cut_while_it_is_sent_ends_itself() {
     change(&from.path().join("set"));
     let outcome = get.finish(PATIENCE);
     assert_eq!(outcome.code, Some(16), "{}", outcome.stderr);
-    // What was open and hashed by then still comes as it was.
+    // A file that was open and hashed by then still comes unchanged.
     let is_there = |name: &&str| to.path().join("set").join(name).exists();
     let failed: Vec<_> = NAMES[1..5].iter().copied().filter(|name| !is_there(name)).collect();
     assert!(failed.contains(&"cut"), "{failed:?}");

@@ -1,5 +1,4 @@
-//! Sessions that keep to no order: what a server and a client do with frames, messages and datagrams that nobody
-//! expects.
+//! Sessions in random order: a server's and a client's handling of unexpected frames, messages and datagrams.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -66,7 +65,7 @@ fn control(random: &mut RandomStream) -> Vec<u8> {
     message
 }
 
-/// What a receiver may send behind an envelope, or something like it.
+/// A receiver's datagram behind an envelope, or a similar one.
 fn behind(random: &mut RandomStream, token: u64) -> Vec<u8> {
     let mut datagram = if random.below(2) == 0 {
         let mut probe = PathDatagram::Probe { token, number: random.below(9) as u32, reply_to: OURS }.emit().to_vec();
@@ -148,7 +147,7 @@ fn frame(random: &mut RandomStream) -> Frame {
 const ROLES: [SessionRole; 5] =
     [SessionRole::Fetch, SessionRole::BenchFetch, SessionRole::BenchPush, SessionRole::Delegate, SessionRole::Attach];
 
-/// A server of one file that also takes puts, with what it offers and its inbox.
+/// A server of one file that also takes puts, with its offered directory and its inbox.
 fn server() -> (Server, Scratch, Scratch) {
     let (from, inbox) = (Scratch::new(), Scratch::new());
     from.file("f", &noise(SIZE as usize, 51));
@@ -156,7 +155,7 @@ fn server() -> (Server, Scratch, Scratch) {
     (server, from, inbox)
 }
 
-/// Afterwards a server is there, serves, and has given back what it had for those who are gone.
+/// Afterwards a server runs, serves, and has released the resources of past clients.
 fn is_unharmed(attempt: &str, what: &str, server: &Server, descriptors_before: usize) {
     let to = Scratch::new();
     let get = server.get("/f", &to.inside(), PATIENCE);
@@ -238,7 +237,7 @@ fn frames_in_any_order_to_a_server() {
             }
             let _ = session.send_bytes(&encoded);
         }
-        // Sometimes it waits for what comes, sometimes it is just gone.
+        // Sometimes it waits for answers, sometimes it just leaves.
         if random.below(3) == 0 {
             session.receive(Duration::from_millis(20));
         }
@@ -310,11 +309,11 @@ fn lengths_that_lie() {
     for (length, session) in &mut held {
         let legal = (1..=16 << 10).contains(length);
         let heard = session.receive(Duration::from_millis(if legal { 1 } else { 5000 }));
-        // One that lies about a legal length is waited for; the others are told, or cut off.
+        // A client that lies about a legal length is waited for; the others get an error, or are cut off.
         let expected = if legal { heard == Heard::Silence } else { heard != Heard::Silence };
         assert!(expected, "length {length}: {heard:?}");
     }
-    // The most that it was: those that were cut off are gone by now.
+    // The maximum: the ones that were cut off are gone by now.
     let grown = server.readings().memory_peak.saturating_sub(before.memory_peak);
     drop(held);
     assert!(grown < 32 << 20, "{} MiB more", grown >> 20);

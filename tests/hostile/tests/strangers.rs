@@ -1,5 +1,5 @@
-//! What somebody without a right, or with a small one, can have a server do: frames that mean nothing, frames without
-//! an end, threads, tables, lines of a log. And what a server can have a client do.
+//! Attacks on a server by a client without a right, or with a small one: meaningless frames, frames without an end,
+//! threads, tables, lines of a log. And attacks of a server on a client.
 
 use std::fs::{Permissions, metadata, set_permissions};
 use std::net::{SocketAddr, TcpStream};
@@ -25,14 +25,14 @@ fn offered() -> Scratch {
     from
 }
 
-/// An honest client gets what it asks for.
+/// An honest client gets the requested data.
 fn serves(server: &Server) {
     let to = Scratch::new();
     let get = server.get("/f", &to.inside(), PATIENCE);
     assert_eq!(get.code, Some(0), "{}: {}", get.summary(), server.running.stderr());
 }
 
-/// A server that lets nobody in without a right, with a state of its own.
+/// A server that admits only clients with a right, with a state of its own.
 fn closed(words: &[&str], state: &Path) -> Start {
     let start = inhaul(words).variable("INHAUL_STATE", state);
     ["INHAUL_SERVE_PUBLIC", "INHAUL_SERVE_PUBLIC_PUTS", "INHAUL_SERVE_PUBLIC_COPIES"]
@@ -139,7 +139,7 @@ fn open_to_all(directory: &Path, mode: u32) {
 
 #[test]
 fn a_server_that_can_start_few_threads_outlives_half_open_connections() {
-    /// Nobody else has this number.
+    /// No other test has this number.
     const USER: &str = "61234";
     if !rustix::process::getuid().is_root() {
         println!("skipped: the limit of threads is another user's, which takes root");
@@ -179,7 +179,7 @@ fn a_server_that_can_start_few_threads_outlives_half_open_connections() {
     }
 }
 
-/// Comes for a bench of this size, with this parameter, and gives what the server says to it.
+/// Requests a bench of this size, with this parameter, and returns the server's answer.
 fn bench(server: SocketAddr, role: SessionRole, segment: usize, size: u64) -> Heard {
     let mut session = Session::connect(server).unwrap();
     let parameters = vec![("segment".to_owned(), segment.to_string())];
@@ -211,7 +211,7 @@ fn a_bench_server_outlives_clients_whatever_parameters_and_sizes_they_have() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
 }
 
-/// An order by hand, whose destination takes so many bytes.
+/// An order by hand, with a destination of this many bytes.
 fn order(bytes: usize) -> Vec<u8> {
     let mut order = RawPut::order_to("x");
     // As JSON, each takes six bytes.
@@ -280,7 +280,7 @@ fn unfinished_frames_hold_little_memory() {
         let mut frame = (length as u32).to_be_bytes().to_vec();
         frame.push(PROTOCOL);
         frame.resize(bytes, 0);
-        // One that is too long is cut off.
+        // A frame that is too long is cut off.
         let _ = session.send_bytes(&frame);
         session
     };

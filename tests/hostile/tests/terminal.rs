@@ -1,5 +1,4 @@
-//! What the program prints: nothing that a peer has chosen is obeyed by a terminal, and what cannot be printed ends
-//! nothing, or is an error.
+//! The program's output: a terminal obeys no text that a peer has chosen, and failed output is ignored or is an error.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -199,5 +198,5 @@ fn a_reader_of_standard_error_that_has_gone_ends_nothing() {
         let outcome = inhaul(words).unheard().finish(PATIENCE);
         assert_eq!(outcome.code, Some(code), "{words:?}");
     }
-    figures("nobody reads standard error of a server with -vvv and of its gets", "all end as they should");
+    figures("standard error of a server with -vvv and of its gets is not read", "all end as they should");
 }

@@ -8,7 +8,7 @@ use inhaul_hostile_tests::{Outcome, Scratch, Server, figures, inhaul, noise};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A user of whom no other process is: the kernel counts threads by user.
+/// A user without other processes: the kernel counts threads by user.
 fn user() -> u32 {
     1_000_000 + std::process::id()
 }

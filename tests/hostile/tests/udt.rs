@@ -9,7 +9,7 @@ use inhaul_hostile_tests::{Running, Scratch, Start, figures, heavy, inhaul, nois
 use inhaul_udt4::{Endpoint, Options, Socket, files};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A share, and what one address tries to take.
+/// A share, and an address that tries to take more.
 const SHARE: usize = 32;
 const TRIED: usize = 200;
 
@@ -96,7 +96,7 @@ fn a_client_without_a_thread_is_refused_and_the_server_goes_on() {
         println!("skipped: this user may not become another one, or that one may not run the program");
         return;
     }
-    // The endpoint's thread, the one that accepts, that of signals, and a few clients.
+    // The endpoint's thread, the accepting one, that of signals, and a few clients.
     let (server, address) = start(&offer(offered.path()).with_threads(9, user));
     let greedy = host(2);
     let taken = take_all(&greedy, address, Some("huge"));

@@ -106,8 +106,8 @@ fn name(path: &Path) -> String {
     if path.is_empty() { "crate".to_owned() } else { path.join("::") }
 }
 
-/// What is wrong with a list of circles that may still be there: those found in the crate `name` that it lacks, and
-/// those that it has and that are gone. So the list only becomes shorter.
+/// Faults of a list of allowed circles: circles found in the crate `name` that it lacks, and listed circles that are
+/// gone. So the list only becomes shorter.
 pub fn unlisted(name: &str, found: &[Circle], listed: &[(&str, &[&str])]) -> Vec<String> {
     let mut wrong = Vec::new();
     for circle in found {

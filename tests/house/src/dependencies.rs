@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// What each crate may use of the others. A crate that is not listed may not exist.
+/// The other crates that each crate may use. A crate that is not listed may not exist.
 ///
 /// None of `udp`, `store`, `link` and `sim` knows any protocol: an engine that did could not carry the next one.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -211,7 +211,7 @@ pub struct Package {
     pub name: String,
     /// Where its `Cargo.toml` stands.
     pub manifest_path: String,
-    /// What it depends on: for itself, its build and its tests alike.
+    /// Its dependencies: of the crate, its build and its tests.
     pub dependencies: Vec<Dependency>,
 }
 

@@ -14,3 +14,4 @@ pub mod rooms;
 pub mod rules;
 pub mod source;
 mod tokens;
+pub mod words;

@@ -2,10 +2,10 @@
 //!
 //! A module is a file. It has an arrow to another when its code, outside of tests, names something that the other
 //! one defines: by a path that begins with `crate`, `super` or `self`, with the name of a child, or with a name
-//! that a `use` has brought in. Names are followed to where they are defined: what a module hands on with `pub
-//! use`, or has from a `use` of its own that a child reaches by `super::`, is an arrow to the module that defines
-//! it, and none to the one that hands it on. So a parent that declares its children and re-exports their names has
-//! no arrow to them; one that itself uses the names has.
+//! that a `use` has brought in. Names are followed to their definition. If a module re-exports a name with `pub use`,
+//! or a child reaches a `use` of its parent by `super::`, the arrow leads to the module that defines the name, not to
+//! the one that re-exports it. So a parent that declares its children and re-exports their names has no arrow to them;
+//! a parent that itself uses the names has.
 //!
 //! Methods leave no arrow, because their calls name no module. A module may therefore be spread over files: a child
 //! that adds an `impl` to a type of its parent has an arrow to it, and the parent, which calls the methods, has
@@ -19,7 +19,7 @@ use crate::tokens::{group_len, tokens, without_tests};
 /// A module by its names below the root: empty for the root itself.
 pub type Path = Vec<String>;
 
-/// Names that are being followed, each in a module: one that leads to itself leads nowhere.
+/// Names that are being followed, each in a module: a name that leads to itself leads nowhere.
 type Trail = Vec<(Path, String)>;
 
 /// The modules of a crate.
@@ -28,12 +28,12 @@ pub struct Modules {
     modules: BTreeMap<Path, Module>,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default)]
 struct Module {
     /// What `use` names: the name that it has here, and its path.
     imports: Vec<Import>,
-    /// What is defined here, outside of blocks.
+    /// Names defined here, outside of blocks.
     defined: BTreeSet<String>,
     /// The modules that are declared here.
     declared: BTreeSet<String>,
@@ -51,7 +51,7 @@ struct Import {
     is_public: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Target {
     Module(Path),
     /// Something that this module defines.
@@ -103,7 +103,7 @@ impl Modules {
         arrows
     }
 
-    /// What a path in the module `at` leads to; `None`: out of the crate.
+    /// The target of a path in the module `at`; `None`: out of the crate.
     fn resolve(&self, at: &Path, path: &[String], trail: &mut Trail) -> Option<Target> {
         let mut at = at.clone();
         let mut names = path.iter();
@@ -142,7 +142,7 @@ impl Modules {
         Some(Target::Module(at))
     }
 
-    /// What a name means in a module; `None`: it is not known there, or is another crate's.
+    /// The meaning of a name in a module; `None`: it is unknown there, or another crate's.
     fn look_up(&self, at: &Path, name: &str, trail: &mut Trail) -> Option<Target> {
         let child = [&at[..], &[name.to_owned()]].concat();
         if self.modules.contains_key(&child) {
@@ -275,7 +275,7 @@ fn path_at(tokens: &[&str]) -> Path {
     path
 }
 
-/// Reads what stands behind `use`: each name with its path, or `None` for all names of a module.
+/// Reads the text behind `use`: each name with its path, or `None` for all names of a module.
 fn read_use(tokens: &[&str], prefix: &mut Path, found: &mut dyn FnMut(Option<String>, Path)) {
     let depth = prefix.len();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What a crate must have so that it can be published, and be built from what is published.
+//! Requirements on a crate so that it can be published, and be built from the published files.
 
 use std::path::{Component, Path};
 
@@ -22,13 +22,13 @@ pub struct Package {
     pub manifest_path: String,
     /// The registries that it may go to: none named is any, an empty list is nowhere.
     pub publish: Option<Vec<String>>,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub description: Option<String>,
-    /// What it is found by.
+    /// Its keywords.
     pub keywords: Vec<String>,
     /// Where it is found.
     pub categories: Vec<String>,
-    /// What it depends on: for itself, its build and its tests alike.
+    /// Its dependencies: of the crate, its build and its tests.
     pub dependencies: Vec<Dependency>,
 }
 
@@ -37,7 +37,7 @@ pub struct Package {
 pub struct Dependency {
     /// The name of the crate that is used.
     pub name: String,
-    /// The versions that will do; `*` where none is said.
+    /// The accepted versions; `*` if none is given.
     pub req: String,
     /// `dev`, `build`, or nothing for the crate itself.
     pub kind: Option<String>,
@@ -72,17 +72,17 @@ fn unfit(dependency: &Dependency, used: &Package) -> Option<String> {
     let (name, req) = (&used.name, &dependency.req);
     let is_for_tests = dependency.kind.as_deref() == Some("dev");
     match used.is_published() {
-        // Crates of one version belong together: what is inside of them changes between any two.
+        // Crates of one version belong together: their internals change between any two versions.
         true if *req == format!("={}", used.version) => None,
         true => Some(format!("{name} must be \"={}\", and is \"{req}\"", used.version)),
-        // Cargo leaves dependencies without a version out of what it publishes.
+        // Cargo leaves dependencies without a version out of a published crate.
         false if is_for_tests && req == "*" => None,
         false => Some(format!("{name} is not published: only tests may use it, and without a version")),
     }
 }
 
 /// Files that the source at `path`, relative to its crate, includes from outside of the crate: they would be missing in
-/// what is published.
+/// the published crate.
 pub fn includes_outside(path: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("include_str!(\"").chain(text.match_indices("include_bytes!(\"")) {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::modules::{Modules, Path};
 
-/// What the root's own file is called.
+/// The name of the root's own file.
 const ROOT: &str = "crate";
 
 /// The rooms of a crate, each with the others that it may use.
@@ -14,7 +14,7 @@ pub type MayUse<'a> = &'a [(&'a str, &'a [&'a str])];
 
 /// The rooms of the crates that have several. A room that is not listed may not exist.
 ///
-/// What callers say and hear is used by all. What stands in different crates is kept apart by their dependencies.
+/// All rooms use the types of the callers' interface. The dependencies of crates keep apart what is in different ones.
 pub const ROOMS: &[(&str, MayUse<'static>)] = &[
     ("session", &[("api", &[]), ("system", &["api"]), ("session", &["system", "api"])]),
     ("engine", &[("engine", &[]), ("paths", &["engine"])]),
@@ -22,7 +22,8 @@ pub const ROOMS: &[(&str, MayUse<'static>)] = &[
     ("tools", &[("bench", &[]), ("check", &[]), ("doctor", &[]), ("predict", &[])]),
 ];
 
-/// Every arrow between rooms that the list does not allow, every room that it lacks, and every one that is gone.
+/// Every arrow between rooms that the list does not allow, every room that it lacks, and every listed room that is
+/// gone.
 pub fn violations(modules: &Modules, may_use: MayUse<'_>) -> Vec<String> {
     let rooms: BTreeSet<&str> = modules.paths().filter_map(|path| path.first()).map(String::as_str).collect();
     let is_listed = |room: &str| may_use.iter().any(|(name, _)| *name == room);

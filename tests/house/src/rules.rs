@@ -60,7 +60,7 @@ pub fn allow_without_reason(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Nobody lifts the ban on clocks, randomness and hash maps. For every crate but the engines.
+/// The crate does not lift the ban on clocks, randomness and hash maps. For every crate but the engines.
 pub fn lifts_determinism(source: &Source) -> Vec<String> {
     silenced(source)
         .filter(|(_, arguments)| DETERMINISM_LINTS.iter().any(|lint| arguments.contains(lint)))
@@ -74,7 +74,7 @@ pub fn lifts_determinism(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Nothing sleeps. For every file that is not on the list of those that may.
+/// The file does not sleep. For every file that is not on the list of allowed ones.
 pub fn sleeps(source: &Source) -> Vec<String> {
     let calls = |name: &str| {
         let found = source.identifiers(name).into_iter();
@@ -143,7 +143,7 @@ fn heads(path: &str) -> Vec<&str> {
     heads
 }
 
-/// Each `allow(...)` and `expect(...)` of an attribute: where it stands, and what is between its parentheses.
+/// Each `allow(...)` and `expect(...)` of an attribute: its place, and the text between its parentheses.
 fn silenced(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     ["allow", "expect"].into_iter().flat_map(move |word| {
         source.identifiers(word).into_iter().filter_map(move |at| {
@@ -162,7 +162,7 @@ fn in_attribute(before: &str) -> bool {
     })
 }
 
-/// The text up to the parenthesis that closes what was open before it.
+/// The text up to the unmatched closing parenthesis.
 fn balanced(text: &str) -> &str {
     let mut depth = 0usize;
     for (at, c) in text.char_indices() {

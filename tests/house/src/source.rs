@@ -9,7 +9,7 @@ pub struct Source {
     pub comments: String,
 }
 
-/// What a stretch of a file is.
+/// The kind of a stretch of a file.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Code,

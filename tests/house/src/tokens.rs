@@ -1,4 +1,4 @@
-//! The words of Rust code, and what of them is not for tests.
+//! The tokens of Rust code, and the part of them outside of tests.
 
 /// The words and signs of `code`, which has neither comments nor insides of literals
 /// ([`crate::source::Source::code`]). Quotes and lifetimes' apostrophes are left out; `::` is one sign, every other

@@ -17,10 +17,12 @@ use serde::de::DeserializeOwned;
 
 #[path = "house/documents.rs"]
 mod documents;
+#[path = "house/words.rs"]
+mod words;
 
 /// The only place where unsafe code may stand.
 const SYSTEM_CALLS: &str = "crates/udp/src/sys";
-/// Where clocks and hash maps are at home.
+/// Crates and folders that may use clocks and hash maps.
 const ENGINES: &[&str] = &[
     "crates/udp",
     "crates/emu",
@@ -40,15 +42,15 @@ const ENGINES: &[&str] = &[
     "tests/interop/src/bin/udt4_rates.rs",
     "tests/interop/tests/udt4",
 ];
-/// Where a protocol's name means something else, and what.
+/// Places where a protocol's name has another meaning, and that meaning.
 const NAMES_OF_OTHERS: &[(&str, &str)] = &[
     ("crates/lab/src/agents/jobs.rs", "congestion controls of the kernel"),
     ("crates/lab/src/kernel_cc", "files of congestion controls of the kernel"),
     ("crates/cli/src/man.rs", "the page of 'inhaul udt'"),
     ("crates/cli/src/options/address.rs", "schemes that other programs' addresses begin with"),
 ];
-/// Circles between modules that are still there, by crate. The list may only become shorter; what is found has to
-/// be just this.
+/// Circles between modules that are still there, by crate. The list may only become shorter; it must equal the circles
+/// found.
 const CIRCLES: &[(&str, &[&str])] = &[
     ("inhaul-store", &["checksums", "checksums::bagit", "checksums::lines"]),
     ("inhaul-store", &["inbox", "landing", "plan"]),
@@ -62,31 +64,31 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("inhaul-udp", &["transmit", "transmit::staged"]),
     ("inhaul-fuzz", &["targets", "targets::lab", "targets::mover", "targets::store", "targets::text"]),
 ];
-/// What sleeps, files or folders, and why it has to. A place where nothing does any more leaves the list.
+/// Files or folders that sleep, with the reason. A place that no longer sleeps leaves the list.
 const SLEEPS: &[(&str, &str)] = &[
     ("crates/delegate/src/retry.rs", "backs off before it orders again, and looks whether the user stops it"),
     ("crates/udp/src/watch/watcher.rs", "looks at the host at times of its own, and is woken to end"),
     ("crates/tools/src/doctor/host.rs", "measures by how much sleeps are late"),
     (
         "crates/engine/src/engine/event_loop/outside.rs",
-        "a receiver whose processor time is scarce reads in larger lots",
+        "a receiver whose processor time is scarce reads larger batches",
     ),
-    ("crates/haul/src/haul/get/busy.rs", "whether another process has let a destination go can only be looked for"),
+    ("crates/haul/src/haul/get/busy.rs", "whether another process has released a destination can only be polled"),
     ("crates/engine/src/paths/changing.rs", "probes wait until the server has read that they come"),
     ("crates/serve/src/greeting.rs", "the clock of a file system has to move on"),
-    ("crates/serve/src/server.rs", "whether a predecessor has given a port up can only be looked for"),
+    ("crates/serve/src/server.rs", "whether a predecessor has released a port can only be polled"),
     ("crates/sources/src/opener.rs", "backs off before it opens a mirror again"),
     ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
-    ("crates/cli/src/service.rs", "whether the server was told to stop, and is alive, can only be looked for"),
+    ("crates/cli/src/service.rs", "whether the server was told to stop, and is alive, can only be polled"),
     ("crates/cli/src/metrics.rs", "a connection that could not be taken is taken after a pause"),
-    ("crates/cli/src/link/run.rs", "whether a command in a host listens can only be looked for"),
-    ("crates/cli/tests/processes/common.rs", "come_true: looks for what other processes do, with a deadline"),
+    ("crates/cli/src/link/run.rs", "whether a command in a host listens can only be polled"),
+    ("crates/cli/tests/processes/common.rs", "come_true: polls the state of other processes, with a deadline"),
     ("crates/cli/tests/processes/link.rs", "holds the emulator up for stretches of real time, which it has to notice"),
-    ("crates/emu/examples/two_hosts.rs", "whether a command in a host listens can only be looked for"),
-    ("tests/hostile/src/lib.rs", "wait_for: looks for what other processes do, with a deadline"),
+    ("crates/emu/examples/two_hosts.rs", "whether a command in a host listens can only be polled"),
+    ("tests/hostile/src/lib.rs", "wait_for: polls the state of other processes, with a deadline"),
     ("tests/hostile/tests/kills.rs", "processes are killed at random times"),
 ];
-/// Where Rust stands.
+/// Folders with Rust code.
 const ROOMS: &[&str] = &["crates", "python", "tests", "fuzz", "bench"];
 
 #[test]
@@ -103,7 +105,7 @@ fn published_crates_have_all_that_publishing_needs() {
         let folder = Path::new(&package.manifest_path).parent().expect("a manifest stands in a folder");
         let is_in_crates = folder.parent().is_some_and(|parent| parent == crates);
         if is_in_crates != package.publish.is_none() {
-            found.push(format!("{}: what is in crates/ is published, and nothing else", package.name));
+            found.push(format!("{}: exactly the crates in crates/ are published", package.name));
         }
         if !is_in_crates {
             continue;

@@ -173,7 +173,7 @@ struct FlowSpec
 struct Spec
 {
     uint64_t rate = 100'000'000;            // of the bottleneck, bit/s, PPP header (2 bytes) counted
-    uint64_t access_factor = 10;            // access links are so many times as fast
+    uint64_t access_factor = 10;            // access links are this many times as fast
     uint32_t queue = 100;                   // packets
     uint32_t segment = 1'448;               // bytes of data
     uint64_t bottleneck_delay_us = 1'000;   // one way

@@ -14,9 +14,9 @@ use serde::Serialize;
 
 use crate::{Outcome, Setting};
 
-/// Goodput may differ by so much of ns-3's.
+/// Goodput may differ by this part of ns-3's.
 pub const GOODPUT_TOLERANCE: f64 = 0.05;
-/// Shares may differ by so much: of ns-3's, when settled; of the whole, on trajectories.
+/// Shares may differ by this much: of ns-3's, when settled; of the whole, on trajectories.
 pub const SHARE_TOLERANCE: f64 = 0.10;
 /// Step of a trajectory, in seconds.
 const TRAJECTORY_STEP_S: f64 = 10.0;
@@ -60,7 +60,7 @@ pub struct Shares {
     pub trajectory: Vec<Both>,
 }
 
-/// What the comparison of a setting says.
+/// The result of a setting's comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judgement {
     /// Goodput of all flows together, in Mbit/s.
@@ -75,7 +75,7 @@ pub struct Judgement {
     pub agrees: bool,
 }
 
-/// Compares what came of a setting, one outcome a seed.
+/// Compares the outcomes of a setting, one for each seed.
 pub fn compare(setting: &Setting, ours: &[Outcome], ns3: &[Outcome]) -> Judgement {
     let (from, end) = (setting.from.as_secs_f64(), setting.duration.as_secs_f64());
     let flows = setting.flows.len();

@@ -27,7 +27,7 @@ pub const SEGMENT_BYTES: u64 = 1_448;
 pub const PACKET_BYTES: u64 = SEGMENT_BYTES + 52;
 /// Propagation delay of the bottleneck, one way.
 pub const BOTTLENECK_DELAY: Span = Span::from_millis(1);
-/// Access links are so many times as fast as the bottleneck.
+/// Access links are this many times as fast as the bottleneck.
 pub const ACCESS_FACTOR: u64 = 10;
 
 /// A law's name ends so when its first slow start is to end by HyStart.
@@ -45,7 +45,7 @@ pub struct Flow {
     pub start: Span,
 }
 
-/// What is lost on the bottleneck besides what its queue drops.
+/// Losses on the bottleneck besides its queue's drops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
     /// Nothing.
@@ -67,7 +67,7 @@ pub struct Setting {
     pub queue_packets: u64,
     /// The flows.
     pub flows: Vec<Flow>,
-    /// What is lost besides.
+    /// Further losses.
     pub loss: Loss,
     /// How long is simulated.
     pub duration: Span,
@@ -99,7 +99,7 @@ impl Setting {
         self.flows.iter().map(|flow| flow.rtt + Span::from_micros(2 * random.below(most + 1))).collect()
     }
 
-    /// Numbers of the packets that are lost under a seed, of those that arrive at the bottleneck's end; in order.
+    /// Numbers of the packets that are lost under a seed, counted at the bottleneck's end; in order.
     pub fn drawn_losses(&self, seed: u64) -> Vec<u64> {
         let Loss::Drawn(probability) = self.loss else { return Vec::new() };
         let mut random = RandomStream::new(seed, 2);
@@ -117,7 +117,7 @@ pub struct FlowOutcome {
     pub window_packets: Vec<u64>,
 }
 
-/// What came of a setting under one seed.
+/// The outcome of a setting under one seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Seconds from one sample to the next.

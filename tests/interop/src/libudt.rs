@@ -63,7 +63,7 @@ fn build(source: &Path, directory: &Path, name: &str) -> Result<PathBuf, LibudtE
 
 fn run(command: &mut Command) -> Result<(), LibudtError> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Output of a program that writes to a file is not what is kept here.
+    // The output of a program that writes to a file is not kept here.
     match command.stderr(std::process::Stdio::piped()).spawn().and_then(std::process::Child::wait_with_output) {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(LibudtError::Broken(String::from_utf8_lossy(&output.stderr).into_owned())),

@@ -12,7 +12,7 @@ impl Noise {
         Self { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
     }
 
-    /// Fills `piece` with what comes next. Its length should be a multiple of 8: what is left of a word is lost.
+    /// Fills `piece` with the next bytes. Its length should be a multiple of 8: the rest of a word is lost.
     pub fn fill(&mut self, piece: &mut [u8]) {
         for chunk in piece.chunks_mut(8) {
             self.state ^= self.state << 13;

@@ -31,7 +31,7 @@ pub enum Ns3Error {
     /// The program failed.
     #[error("the ns-3 program failed: {0}")]
     Run(String),
-    /// The program printed something else than what it should.
+    /// The program's output has the wrong form.
     #[error("the ns-3 program printed what cannot be read: {0}")]
     Output(#[from] serde_json::Error),
     /// The file of kept outcomes cannot be read or written.
@@ -44,10 +44,10 @@ pub enum Ns3Error {
     },
 }
 
-/// What the program says beside the outcome.
+/// The program's output beside the outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What came of the setting.
+    /// The outcome of the setting.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// How long the simulation took, in seconds of a wall clock.
@@ -93,7 +93,7 @@ impl Reference {
         self.program.as_ref().err()
     }
 
-    /// Takes outcomes from `file` where it has them, and adds those that it has not.
+    /// Takes outcomes from `file` if it has them, and adds missing ones.
     ///
     /// # Errors
     /// When the file is there and cannot be read.
@@ -106,7 +106,7 @@ impl Reference {
         Ok(self)
     }
 
-    /// What comes of a setting under a seed in ns-3, with a sample each `step`.
+    /// The outcome of a setting under a seed in ns-3, with a sample each `step`.
     ///
     /// # Errors
     /// When it is not kept and cannot be simulated either.

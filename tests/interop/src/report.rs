@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Setting;
 use crate::judge::{Both, Judgement, Shares};
 
-/// A setting and what its comparison says.
+/// A setting and its comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Name of the setting.
@@ -16,7 +16,7 @@ pub struct Row {
     pub seeds: u64,
     /// Why it is known not to agree, when it does not.
     pub known_difference: Option<&'static str>,
-    /// What the comparison says.
+    /// The comparison.
     #[serde(flatten)]
     pub judgement: Judgement,
 }
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// bench/NS3.md: what was compared and how, and the rows.
+/// bench/NS3.md: the method of the comparison, and the rows.
 pub fn page(rows: &[Row]) -> String {
     format!("{}{}", include_str!("page.md"), table(rows))
 }

@@ -1,4 +1,4 @@
-//! What is compared.
+//! The compared settings.
 
 use inhaul_base::Span;
 

@@ -1,4 +1,4 @@
-//! The cases, and what is found of each.
+//! The cases, and the findings for each.
 
 use serde::Serialize;
 use stateright::{Checker, Model};
@@ -10,7 +10,7 @@ use crate::transitions::{Rule, Transitions};
 /// A model with more states than these is refused.
 const STATES_MAX: usize = 2_000_000;
 
-/// What is found of the two-level control.
+/// Findings for the two-level control.
 #[derive(Clone, Debug, Serialize)]
 pub struct RatesFound {
     /// The case.
@@ -41,7 +41,7 @@ pub struct RatesFound {
     pub worst: f64,
     /// The least part of all fair shares together that is delivered.
     pub least_sum: f64,
-    /// The greatest part of what is sent in a slot there that is lost.
+    /// The greatest loss ratio of a slot there.
     pub loss_max: f64,
     /// Whether a run may lose in each slot for ever.
     pub loss_for_ever: bool,
@@ -49,7 +49,7 @@ pub struct RatesFound {
     pub converges: bool,
 }
 
-/// What is found of transitions.
+/// Findings for transitions.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransitionsFound {
     /// The case.

@@ -1,8 +1,8 @@
 //! All states of a model, and where its runs end up.
 //!
-//! stateright checks what must hold always. What must hold at last is read off the graph: a run that goes on for ever,
-//! and takes each way that stands open for ever now and then, ends in a *terminal* component: a set of states that
-//! all lead to each other, and nowhere else.
+//! stateright checks the properties that must always hold. The properties that must hold in the end are read off the
+//! graph. A fair run, which takes every possible transition again and again, ends in a *terminal* component: a set of
+//! states that lead to each other and to no other state.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use stateright::Model;
 pub struct Graph<S> {
     /// The states, in the order in which they were found.
     pub states: Vec<S>,
-    /// Of each state: those that may follow.
+    /// The possible successors of each state.
     pub next: Vec<Vec<u32>>,
 }
 
@@ -61,7 +61,7 @@ where
 pub struct Component {
     /// Its states.
     pub states: Vec<u32>,
-    /// Whether a run may go round in it: it has two states, or one that leads to itself.
+    /// Whether it has a cycle: it has two states, or one state that leads to itself.
     pub has_cycle: bool,
     /// Whether nothing leads out of it.
     pub is_terminal: bool,
@@ -141,7 +141,7 @@ mod tests {
         // 0 -> 1 <-> 2 -> 3 -> 3, and 2 -> 4.
         let next = [vec![1], vec![2], vec![1, 3, 4], vec![3], vec![]];
         let mut found = components(&next);
-        assert!(found.last().is_some_and(|last| last.states == [0]), "what is reached comes first");
+        assert!(found.last().is_some_and(|last| last.states == [0]), "reached components come first");
         found.iter_mut().for_each(|component| component.states.sort_unstable());
         found.sort_by_key(|component| component.states.clone());
         let all: Vec<_> = found.iter().map(|c| (c.states.clone(), c.has_cycle, c.is_terminal)).collect();

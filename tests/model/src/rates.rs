@@ -1,12 +1,12 @@
 //! The two-level control (gtp-2004 4.1 to 4.4, PROTOCOL.md 6.3 to 6.6 with `--control paper`), on rates of whole units.
 //!
-//! Time goes in *slots* of one RTTmax; a central interval has three. In a slot each flow sends at its requested rate, or
-//! what its source gives; a path drops what is beyond it; the receiver drops what is beyond its capacity, and who loses
-//! there is the adversary's choice. Then controllers step. At the end of the interval come estimates and targets. Flows
-//! join and leave at any time, until their number of changes is used up.
+//! Time goes in *slots* of one RTTmax; a central interval has three. In a slot each flow sends at its requested rate,
+//! or at its source's limit. A path and the receiver drop the excess over their capacities; the adversary chooses which
+//! flow loses at the receiver. Then controllers step. At the end of the interval come estimates and targets. Flows join
+//! and leave at any time, until their number of changes is used up.
 //!
-//! Each step is the code's; then its result is put on the grid: what falls is rounded down, what grows up, so that
-//! nothing stands still that would not.
+//! Each step is the code's; then its result is rounded to whole units: falling rates down, growing rates up, so that
+//! rounding stops no change.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_protocols::gtp::{CapacityEstimator, Interval, SingleFlowController};
@@ -30,17 +30,17 @@ fn units(rate: f64) -> f64 {
 /// A flow's surroundings.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowSpec {
-    /// What is known to bound it, min(C_i, R_app, R_send): no estimate is above.
+    /// Its known bound, min(C_i, R_app, R_send): no estimate is above.
     pub known: u16,
-    /// What its path carries; nobody has told that.
+    /// The unknown capacity of its path.
     pub path: u16,
-    /// What its sender gives at most; nobody has told that.
+    /// The unknown limit of its sender.
     pub source: u16,
     /// Steps of its controller in a slot: RTTmax over its RTT.
     pub ticks: u8,
 }
 
-/// Who loses what is beyond the receiver's capacity.
+/// The flow that loses the excess over the receiver's capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Losers {
     /// The adversary puts flows in an order, in each slot anew: the first loses all it can.
@@ -52,9 +52,9 @@ pub enum Losers {
 /// The model.
 #[derive(Clone, Debug)]
 pub struct Rates {
-    /// C_r as it was told.
+    /// The told C_r.
     pub told: u16,
-    /// What the receiver takes in.
+    /// The receiver's capacity.
     pub capacity: u16,
     /// The flows.
     pub flows: Vec<FlowSpec>,
@@ -64,7 +64,7 @@ pub struct Rates {
     pub changes: u8,
     /// A controller's step may be late by a slot.
     pub late: bool,
-    /// Runs begin with every combination of these estimates, as parts of what is known.
+    /// Runs begin with every combination of these estimates, as parts of the known capacity.
     pub first: Vec<f64>,
 }
 
@@ -96,7 +96,7 @@ pub struct State {
     judged: u8,
     /// Joins and leaves that are left.
     pub changes: u8,
-    /// Targets of those that left in this interval (C_l).
+    /// Targets of flows that left in this interval (C_l).
     left: u16,
 }
 
@@ -105,9 +105,9 @@ pub struct State {
 pub enum Action {
     /// A slot passes.
     Slot {
-        /// Who loses what is too much, or what is left over when each has lost its part: in this order.
+        /// The order in which flows lose the excess, or the remainder when each has lost its part.
         order: Vec<u8>,
-        /// Flows of which the step comes a slot late, as bits.
+        /// Flows whose step comes a slot late, as bits.
         late: u8,
     },
     /// A flow joins.
@@ -116,7 +116,7 @@ pub enum Action {
     Leave(usize),
 }
 
-/// What a slot brought.
+/// The result of a slot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Delivered, by flow.
@@ -126,7 +126,7 @@ pub struct Seen {
 }
 
 impl Rates {
-    /// What would be fair: max-min of what the receiver takes in, by what flows can have.
+    /// The fair rates: max-min of the receiver's capacity, by the flows' limits.
     pub fn ideal(&self, running: &[bool]) -> Vec<u16> {
         let can = |flow: &FlowSpec| rate(flow.known.min(flow.path).min(flow.source));
         let wanted: Vec<_> =
@@ -141,7 +141,7 @@ impl Rates {
         Flow { estimate, ..Flow::default() }
     }
 
-    /// gtp-2004 4.3: targets. A flow of which the target changes begins a new epoch.
+    /// gtp-2004 4.3: targets. A flow whose target changes begins a new epoch.
     fn schedule(&self, state: &mut State) {
         let estimates: Vec<_> = state.flows.iter().flatten().map(|flow| rate(flow.estimate)).collect();
         let targets = max_min(rate(self.told), &estimates);
@@ -178,7 +178,7 @@ impl Rates {
         self.schedule(state);
     }
 
-    /// What comes and what is lost in a slot: received and lost, by flow.
+    /// Received and lost data of a slot, by flow.
     fn carry(&self, state: &State, order: &[u8]) -> Vec<(u16, u16)> {
         let mut all: Vec<(u16, u16)> = Vec::new();
         for (flow, spec) in state.flows.iter().zip(&self.flows) {
@@ -274,7 +274,7 @@ fn estimate(flow: &mut Flow, slots: u8, known: u16) {
     let mut estimator = CapacityEstimator::resume(f64::from(flow.increment) * UNIT.as_f64());
     let estimate = units(estimator.on_interval(sample, rate(flow.target), rate(known)).as_f64());
     let increment = units(estimator.increment());
-    // Beyond what is known another increment is the same.
+    // Beyond the known bound another increment is the same.
     let increment = if increment > 0.0 { increment.ceil() } else { increment.floor() };
     flow.increment = increment.min(f64::from(known)) as i16;
     flow.estimate = if increment > 0.0 { estimate.ceil() } else { estimate.floor().max(1.0) } as u16;

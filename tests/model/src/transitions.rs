@@ -1,9 +1,9 @@
 //! Transitions (gtp-2004 4.4, PROTOCOL.md 6.6): changes are aligned, so that what falls shows at the receiver no later
 //! than what grows.
 //!
-//! Time goes in slots. What is told now shows after the flow's RTT. Shares change at any time: flows join and leave, and
-//! what one of them can use becomes little or much again. Each time the scheduler sets targets, and each flow takes over
-//! its own after RTTmax - RTT_i, by the code's own [`Plans`].
+//! Time goes in slots. A rate told now shows after the flow's RTT. Shares change at any time: flows join and leave, and
+//! the demand of one of them becomes small or large again. Each time the scheduler sets targets, and each flow takes
+//! over its own after RTTmax - RTT_i, by the code's own [`Plans`].
 
 use inhaul_base::{Bitrate, Time};
 use inhaul_protocols::gtp::Plans;
@@ -17,7 +17,7 @@ pub enum Rule {
     AtOnce,
     /// After RTTmax of the flows that run then: the paper's.
     Aligned,
-    /// The same, but no change before the one that was set before it.
+    /// The same, but no change shows before an earlier one.
     InOrder,
 }
 
@@ -28,15 +28,15 @@ pub struct Transitions {
     pub capacity: u16,
     /// RTTs in slots.
     pub rtts: Vec<u8>,
-    /// What a flow can use when it is little; otherwise it is all.
+    /// A flow's demand when it is small; otherwise it is the whole capacity.
     pub little: u16,
     /// When changes show.
     pub rule: Rule,
     /// Changes before all is quiet.
     pub changes: u8,
-    /// A flow may also fail: what its sender has sent still comes.
+    /// A flow may also fail: data in flight still comes.
     pub failing: bool,
-    /// The most that may come, for the property.
+    /// The most that may arrive, for the property.
     pub bound: u16,
 }
 
@@ -47,7 +47,7 @@ pub struct Flow {
     little: bool,
     /// The rate in force.
     rate: u16,
-    /// What comes in the next slots.
+    /// Arrivals of the next slots.
     pipe: Vec<u16>,
     /// Targets that are noted: in how many slots, and what.
     plans: Vec<(u8, u16)>,
@@ -65,7 +65,7 @@ pub struct State {
 }
 
 impl State {
-    /// What comes now.
+    /// Arrivals now.
     pub fn arriving(&self) -> u16 {
         self.flows.iter().map(|flow| flow.pipe[0]).sum()
     }
@@ -80,9 +80,9 @@ pub enum Action {
     Join(usize),
     /// A flow is complete: nothing is on its way.
     Complete(usize),
-    /// A flow fails: what is on its way comes.
+    /// A flow fails: data in flight still comes.
     Fail(usize),
-    /// What a flow can use becomes little, or all again.
+    /// A flow's demand becomes small, or the whole capacity again.
     Estimate(usize),
 }
 
@@ -113,7 +113,7 @@ impl Transitions {
     }
 }
 
-/// The code's type, as so many slots have passed.
+/// The code's type, after this many slots.
 fn plans(noted: &[(u8, u16)], passed: u8) -> Plans {
     let mut plans = Plans::default();
     for (after, target) in noted {
@@ -126,7 +126,7 @@ fn noted(plans: &Plans) -> Vec<(u8, u16)> {
     plans.iter().map(|(at, target)| (at.as_nanos() as u8, target.bps() as u16)).collect()
 }
 
-/// Flows take over what is due.
+/// Flows take over due targets.
 fn take_over(state: &mut State) {
     for flow in state.flows.iter_mut().filter(|flow| flow.runs) {
         let mut plans = plans(&flow.plans, 0);

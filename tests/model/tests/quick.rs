@@ -1,11 +1,11 @@
-//! The cases of every day: what is found must be what is kept, and what the README says of it must hold.
+//! The quick cases: findings must equal the kept ones, and the README's statements must hold.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use inhaul_model_tests::cases::{RatesFound, Report, find_rates, find_transitions, rates, transitions};
 use serde_json::Value;
 
-/// What the program has found, of all cases.
+/// The program's findings for all cases.
 const KEPT: &str = include_str!("../results/two_level.json");
 
 fn kept(part: &str, case: &str) -> Value {

@@ -23,7 +23,7 @@ pub const WINDOW: u32 = 64 << 20;
 /// Buffers of the sockets, in bytes, as inhaul asks for them; the kernel's `rmem_max` and `wmem_max` limit them.
 pub const RECEIVE_BUFFER: usize = 8 << 20;
 pub const SEND_BUFFER: usize = 4 << 20;
-/// A received datagram is acknowledged only if so many have come; by default, every second one is.
+/// Received datagrams are acknowledged after this many have come; by default, every second one is.
 pub const ACK_EVERY: u8 = 64;
 
 const COLD_BYTES: usize = 1 << 30;

@@ -150,7 +150,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
 }
 
-/// What is wrong with some of the runs.
+/// The faults of some of the runs.
 fn wrong(total: &Total) -> String {
     let some = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
     let parts = [some(total.invalid, "not valid"), some(total.failed, "flows failed")];
@@ -259,7 +259,7 @@ fn criteria_table(verdicts: &[&Verdict]) -> String {
     if criteria.is_empty() { String::new() } else { table.to_string() }
 }
 
-/// One page of all protocols: each one's share of CUBIC's, and what its rivals keep, by the rivals' protocol.
+/// One page of all protocols: each one's rate over CUBIC's, and the rate that its rivals keep, by the rivals' protocol.
 fn who_to_whom(names: &[String], verdicts: &[Verdict]) -> String {
     let sides = sides(&verdicts.iter().collect::<Vec<_>>());
     let mut table = Table::new([Align::Left].into_iter().chain(vec![Align::Right; sides.len() + 1]));

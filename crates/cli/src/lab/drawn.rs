@@ -31,7 +31,7 @@ pub(super) struct Drawn {
     /// Number of networks at once; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
-    /// Also print what each network came to
+    /// Also print the result of each network
     #[arg(long, help_heading = OUTPUT)]
     pub(super) events: bool,
     /// Print the scenarios (docs/scenario.md) instead of running them
@@ -42,14 +42,14 @@ pub(super) struct Drawn {
     pub(super) json: bool,
 }
 
-/// What is wrong with `--set`: the scenarios are right, and their user has not seen them.
+/// The fault of `--set`: the drawn scenarios are right, and the user does not see them.
 pub(super) fn not_set(error: ScenarioError) -> Failure {
     let setting = error.setting.map_or_else(String::new, |setting| format!("{setting}: "));
     Failure::Usage(format!("--set: {setting}{} (in {})", error.message, error.file))
 }
 
 impl Drawn {
-    /// What GTP is told.
+    /// The capacities that GTP is told.
     pub(super) fn knowledge(&self) -> Knowledge {
         if self.control == Control::Paper { Knowledge::Told } else { Knowledge::Found }
     }
@@ -68,7 +68,7 @@ pub(super) fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 /// Runs all networks, `threads` at once (without a number: one for each processor), and shows progress on a terminal.
-/// `name` is what several are called. The results are in the order of the networks.
+/// `name` is the plural noun for them. The results are in the order of the networks.
 pub(super) fn run_all<N: Sync, R: Send>(
     networks: &[N],
     threads: Option<u16>,
@@ -93,7 +93,7 @@ pub(super) fn run_all<N: Sync, R: Send>(
     };
     thread::scope(|scope| {
         for _ in 1..threads {
-            // Without a thread, those that there are do its work.
+            // If a thread does not start, the others do its work.
             if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }

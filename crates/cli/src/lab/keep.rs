@@ -13,7 +13,7 @@ use super::runs::{BackendArg, Control, Run};
 use crate::options::WaitArg;
 use crate::output::{announce, say};
 
-/// What the name of a commit ends with where the source was changed.
+/// Suffix of a commit's name if the source was changed.
 const DIRTY: &str = "-dirty";
 /// Where a repository keeps its results.
 const KEPT: &str = "results";
@@ -126,7 +126,7 @@ fn settings(args: &Run) -> Vec<String> {
     args.runs.changes().iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
-/// The command line with everything that the result depends on, and nothing else.
+/// The command line with exactly the options that the result depends on.
 fn command(args: &Run) -> String {
     let mut words = vec!["inhaul".to_owned(), "lab".to_owned(), "run".to_owned(), args.experiment.clone()];
     let mut option =

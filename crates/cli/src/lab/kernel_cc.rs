@@ -9,13 +9,13 @@ use super::failure::Failure;
 use crate::options::OUTPUT;
 use crate::output::{announce, to_json};
 
-/// What can be done with congestion controls of the kernel.
+/// Commands for congestion controls of the kernel.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KernelCc {
-    /// Load all of them; those that are loaded already are replaced
+    /// Load all of them, and replace those already loaded
     #[command(after_help = LOAD_EXAMPLES)]
     Load(Load),
-    /// Unload all of them, including those that a failed run has left
+    /// Unload all of them, including those left by a failed run
     #[command(after_help = UNLOAD_EXAMPLES)]
     Unload,
     /// List all of them, and say which are loaded

@@ -58,7 +58,7 @@ fn write_site(kepts: &Kepts, directory: &Path, to: &Path) -> Result<(), Failure>
     Ok(())
 }
 
-/// Reads kept results, and names on standard error what is none.
+/// Reads kept results, and names other files on standard error.
 pub(super) fn read(path: &Path) -> Result<Kepts, Failure> {
     let kepts = read_kept(path).map_err(|error| Failure::Unreadable(path.to_owned(), error))?;
     for message in kepts.problems.iter().map(Problem::message) {

@@ -139,7 +139,7 @@ impl Watch for Watching<'_> {
     }
 }
 
-/// Runs everything, but for what the journal has.
+/// Runs everything that the journal does not have.
 fn run_all(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journal>) -> Result<Vec<RunResult>, Failure> {
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = args.threads.map_or(processors, usize::from);

@@ -10,7 +10,7 @@ use crate::options::{OUTPUT, WaitArg, key_and_value};
 /// Heading of the options that say where experiments run.
 const BACKEND: &str = "Backend options";
 
-/// What every command that runs something takes.
+/// Options of every command that runs something.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run options")]
 pub(crate) struct Runs {
@@ -121,7 +121,7 @@ impl Control {
 }
 
 impl Runs {
-    /// What is changed in the scenario beside its seed and repetitions.
+    /// Changes of the scenario beside its seed and repetitions.
     pub(super) fn changes(&self) -> Vec<(String, String)> {
         let noise = self.noise.iter().map(|name| ("noise".to_owned(), format!("{name:?}")));
         noise.chain(self.set.iter().cloned()).collect()

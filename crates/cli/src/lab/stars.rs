@@ -84,7 +84,7 @@ fn run_stars(stars: &[Star], knowledge: Knowledge, args: &Stars) -> Result<Vec<V
     let mut set = args.drawn.set.clone();
     set.extend(args.noise.iter().map(|name| ("noise".to_owned(), format!("{name:?}"))));
     let verdicts = run_all(stars, args.drawn.threads, "stars", |star| star.run(knowledge, &set));
-    // With --noise, that may be what is wrong.
+    // With --noise, the noise may be the cause.
     let refused = |error| if args.noise.is_some() { Failure::from(error) } else { not_set(error) };
     verdicts.into_iter().map(|verdict| verdict.map_err(refused)).collect()
 }

@@ -95,7 +95,7 @@ pub(super) fn flag_on(signals: &[i32], persistent: bool) -> Result<Arc<AtomicBoo
     let flag = Arc::new(AtomicBool::new(false));
     let refused = |source| EmuError::System { what: "cannot handle signals", source };
     for signal in signals {
-        // `nohup` and the like: what nobody should hear stays so.
+        // `nohup` and the like: ignored signals stay ignored.
         if signals::is_ignored(*signal) {
             continue;
         }

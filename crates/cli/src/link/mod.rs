@@ -39,7 +39,7 @@ pub(crate) fn run(command: &Link) -> Result<(), Failure> {
     match command {
         Link::Shell(args) => shell::shell(args),
         Link::Run(args) => run::run(args),
-        // What it has to say goes over its socket.
+        // Its messages go over its socket.
         Link::Keeper(Keeper { stage }) => {
             inhaul_emu::run_keeper(*stage);
             Ok(())

@@ -87,7 +87,7 @@ fn welcome(title: &str, emulator: &Emulator, node: &str) -> Result<String, Failu
     Ok(text)
 }
 
-/// Ends with the command's own exit code, or when that is fine, with what the emulator has to say.
+/// Ends with the command's own exit code, or if that is 0, with the emulator's.
 fn finish(report: &Report, exit: Exit) -> Result<(), Failure> {
     for reason in &report.reasons {
         warn(reason);

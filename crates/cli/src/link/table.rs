@@ -10,7 +10,7 @@ use super::report::{CommandReport, LinkRun};
 pub(super) fn report_table(run: &LinkRun) -> String {
     let report = &run.report;
     let mut table = Table::new([Align::Left].into_iter().chain([Align::Right; 8]));
-    // What was carried, and that over the time of the run, which stands below.
+    // The carried bytes, and their rate over the time of the run, which stands below.
     table.row(["link", "rate", "delay", "carried", "over the run", "lost", "queue full", "other", "queue max"]);
     report.links.iter().filter(|link| link.offered_packets > 0).for_each(|link| table.row(row(link)));
     let mut text = table.to_string();

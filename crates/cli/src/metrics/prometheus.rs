@@ -1,10 +1,11 @@
-//! Prometheus's own text format, version 0.0.4, for those who ask for it: older than OpenMetrics, and nearly the same.
+//! Prometheus's own text format, version 0.0.4, for requests that ask for it: older than OpenMetrics, and nearly the
+//! same.
 
 /// Of the text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether a request, by its head, wants this format rather than OpenMetrics (RFC 9110 12.5.1). One that takes either is
-/// given OpenMetrics.
+/// Whether a request, by its head, wants this format rather than OpenMetrics (RFC 9110 12.5.1). A request that accepts
+/// both gets OpenMetrics.
 pub(super) fn is_wanted(head: &str) -> bool {
     let values = head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
     let accept = values.filter(|(name, _)| name.trim().eq_ignore_ascii_case("accept"));
@@ -12,7 +13,7 @@ pub(super) fn is_wanted(head: &str) -> bool {
     !ranges.is_empty() && quality(&ranges, "text", "plain") > quality(&ranges, "application", "openmetrics-text")
 }
 
-/// How much a media type is wanted, in thousandths. A range that names it counts before one that only includes it.
+/// The quality value of a media type, in thousandths. A range that names the type precedes one that includes it.
 fn quality(ranges: &[&str], kind: &str, subkind: &str) -> u32 {
     let mut best = (0, 0);
     for range in ranges {

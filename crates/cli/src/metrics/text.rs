@@ -36,7 +36,7 @@ struct Snapshot {
     process: Process,
 }
 
-/// A name without its unit and without `_total`, and what it says.
+/// A name without its unit and without `_total`, and its description.
 #[derive(Debug)]
 struct Family<V> {
     name: &'static str,
@@ -124,7 +124,7 @@ fn write<V, M: EncodeMetric>(
     family.values.iter().try_for_each(|(value, number)| metric(number).encode(out.encode_family(&[(label, *value)])?))
 }
 
-/// What the process takes, by the names that Prometheus's own clients use.
+/// Resources of the process, with the names of Prometheus's own clients.
 #[derive(Debug)]
 struct Process {
     cpu_seconds: f64,
@@ -133,7 +133,7 @@ struct Process {
 }
 
 impl Process {
-    /// Zero for what the system does not tell.
+    /// Zero if the system does not report the value.
     fn now() -> Self {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let pages = std::fs::read_to_string("/proc/self/statm").ok();

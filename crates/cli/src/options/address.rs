@@ -1,8 +1,8 @@
-//! Addresses of servers, and of what they offer, as users write them: every command reads them here.
+//! Addresses of servers and of their files, as users write them: every command reads them here.
 //!
 //! `inhaul://` may be left out: HOST, HOST:PORT, HOST/PATH and HOST:PORT/PATH are addresses, with or without a ticket
-//! behind their `#`. What other programs take for one (`user@host:path`), or what was damaged when it was copied, is an
-//! error that says what to write instead.
+//! behind their `#`. An address in another program's form (`user@host:path`), or one damaged in copying, is an error
+//! that suggests the right form.
 
 use std::ffi::OsStr;
 use std::net::Ipv6Addr;
@@ -17,12 +17,12 @@ use inhaul_mover::{Destination, Server, Source, SourceError};
 use crate::wrong::Wrong;
 
 const SCHEME: &str = "inhaul://";
-/// What may stand behind an address that was copied from a text, and is no part of it.
+/// Punctuation that may follow an address copied from a text, and is no part of it.
 const PUNCTUATION: &[char] = &['.', ',', ';', ':', '!', '?', ')', ']', '>', '}', '\'', '"', '`', '’', '”', '»', '“'];
 /// Quotes that a text may have around an address, as pairs.
 const QUOTES: [(char, char); 9] =
     [('“', '”'), ('„', '“'), ('‘', '’'), ('‚', '‘'), ('«', '»'), ('»', '«'), ('"', '"'), ('\'', '\''), ('`', '`')];
-/// No fingerprint and no token is as short: what is, is a part of a name.
+/// Fingerprints and tokens are at least this long: a shorter text is part of a name.
 const TICKET_CHARS_MIN: usize = 20;
 
 /// A data set and its servers, of a command that has local paths besides: what exists here is none, unless it is
@@ -47,12 +47,12 @@ pub(crate) fn destination(text: &str) -> Result<Destination, Wrong> {
     whole.parse().map_err(|error| explained(&error, text, &whole))
 }
 
-/// The servers of an address, whatever its path is.
+/// The servers of an address, with any path.
 pub(crate) fn servers(text: &str) -> Result<Vec<Server>, Wrong> {
     Ok(source(text)?.mirrors)
 }
 
-/// The one server of an address, whatever its path is.
+/// The one server of an address, with any path.
 pub(crate) fn server(text: &str) -> Result<Server, Wrong> {
     match servers(text)?.as_slice() {
         [server] => Ok(server.clone()),
@@ -88,7 +88,7 @@ pub(crate) fn advertised(text: &str) -> Result<Advertised, Wrong> {
     Ok(Advertised { server, has_port })
 }
 
-/// A path of addresses by itself, as [`Source::path`] has it: `%XX` is a byte, and so is one that is no UTF-8.
+/// A path of addresses by itself, as in [`Source::path`]: `%XX` is a byte; bytes that are no UTF-8 are allowed.
 pub(crate) fn path(text: &OsStr) -> Result<String, Wrong> {
     let address = format!("{SCHEME}host/{}", as_text(text.as_bytes()));
     let source: Source = address.parse().map_err(|error: SourceError| Wrong::new(error.to_string()))?;
@@ -172,7 +172,7 @@ fn whole(text: &str) -> Result<String, Wrong> {
     }
 }
 
-/// What is wrong with servers that are written as other programs read them, with a `path` or a ticket behind them.
+/// The error for servers written in another program's form, with a `path` or a ticket behind them.
 fn misread(text: &str, plain: &str, hosts: &str, path: &str, is_whole: bool) -> Option<Wrong> {
     let misread: Vec<Option<Misread<'_>>> = hosts.split(',').map(Misread::of).collect();
     let first = misread.iter().flatten().next()?;
@@ -205,9 +205,9 @@ fn misread(text: &str, plain: &str, hosts: &str, path: &str, is_whole: bool) -> 
 
 /// A server that is written as other programs read it.
 enum Misread<'t> {
-    /// An IPv6 address without its brackets, and what stands behind it and a colon.
+    /// An IPv6 address without its brackets, and the text behind it and a colon.
     Ipv6 { host: &'t str, behind: &'t str },
-    /// A server, with a port if it has one, and what stands behind it and a colon: the beginning of a path.
+    /// A server, with a port if it has one, and the text behind it and a colon: the beginning of a path.
     Behind { server: &'t str, behind: &'t str },
     /// Two numbers behind two colons.
     TwoPorts,
@@ -229,7 +229,7 @@ impl<'t> Misread<'t> {
         }
         match behind.split_once(':') {
             Some((port, path)) if is_port(port) && is_port(path) => Some(Self::TwoPorts),
-            // The port is one: what stands behind the second colon is a path.
+            // The port is a number: the text behind the second colon is a path.
             Some((port, path)) if is_port(port) => {
                 Some(Self::Behind { server: &part[..host + 1 + port.len()], behind: path })
             }
@@ -238,7 +238,7 @@ impl<'t> Misread<'t> {
     }
 }
 
-/// An IPv6 address that has no brackets, and what stands behind it and a colon: a port or a path.
+/// An IPv6 address without brackets, and the text behind it and a colon: a port or a path.
 fn without_brackets(part: &str) -> Option<(&str, &str)> {
     let is_ipv6 = |host: &str| host.parse::<Ipv6Addr>().is_ok();
     // An address of a link ends with its interface, in which no colon can stand.
@@ -249,7 +249,7 @@ fn without_brackets(part: &str) -> Option<(&str, &str)> {
     if is_ipv6(part) {
         return Some((part, ""));
     }
-    // What is too long for a group of an address is a port; what is no number begins a path.
+    // A text too long for a group of an address is a port; a text that is no number begins a path.
     let (host, behind) = part.rsplit_once(':')?;
     (host.contains(':') && is_ipv6(host)).then_some((host, behind))
 }
@@ -272,7 +272,7 @@ fn of_other_scheme(text: &str, plain: &str, scheme: &str, rest: &str) -> Wrong {
     }
     let (hosts, path) = rest.find(['/', '#']).map_or((rest, ""), |at| rest.split_at(at));
     let host = hosts.rsplit('@').next().unwrap_or(hosts);
-    // A port that was written is where 'inhaul serve' is, but for one that says no more than the scheme does.
+    // A written port is the port of 'inhaul serve', unless it is only the default port of the scheme.
     let host = match host.rsplit_once(':') {
         Some((name, port)) if PORTS_OF_OTHERS.contains(&port) && !path.contains('#') => name,
         _ => host,
@@ -327,9 +327,9 @@ fn explained(error: &SourceError, text: &str, whole: &str) -> Wrong {
     suggest(message, text, &right)
 }
 
-/// The error that says to write `right`, if that can be read; or what it is mended to.
+/// The error that suggests `right`, if that parses, or its own correction.
 fn suggest(message: String, text: &str, right: &str) -> Wrong {
-    // What is no better than what there was would be mended without an end.
+    // A suggestion that is no better than the text itself would be corrected without an end.
     if right == text {
         return Wrong::new(message);
     }
@@ -347,7 +347,7 @@ fn suggest(message: String, text: &str, right: &str) -> Wrong {
     Wrong::new(message)
 }
 
-/// What is shown of a text: not what stands behind its `#`.
+/// A text as it is shown: without the part behind its `#`.
 fn shown(text: &str) -> &str {
     text.split('#').next().unwrap_or_default()
 }

@@ -17,7 +17,7 @@ use super::security::Security;
 use super::values::Checksum;
 use crate::wrong::{Mend, Wrong};
 
-/// What is fetched, and how.
+/// Options of commands that fetch.
 #[derive(Debug, Args)]
 pub(crate) struct Fetch {
     #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"], value_hint = ValueHint::AnyPath)]
@@ -29,7 +29,7 @@ pub(crate) struct Fetch {
     /// Fetch the files that a Metalink 4 file names (RFC 5854), without any SOURCE; '-' reads standard input
     #[arg(long, value_name = "FILE", help_heading = "Source options")]
     pub(crate) metalink: Option<PathBuf>,
-    /// Fetch what a list names, without any SOURCE; the format is that of aria2's input files; '-' reads standard
+    /// Fetch the files of a list, without any SOURCE; the format is that of aria2's input files; '-' reads standard
     /// input
     #[arg(long, value_name = "FILE", conflicts_with = "metalink", help_heading = "Source options")]
     pub(crate) input_file: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(crate) struct Fetch {
     /// that differs does not land
     #[arg(long, value_name = "CHECKSUM", conflicts_with_all = ["metalink", "input_file"], help_heading = "Source options")]
     pub(crate) expect: Option<Checksum>,
-    /// Limit of what this host takes in from all senders, headers included [default: measured]
+    /// Limit on the rate that this host receives from all senders, headers included [default: measured]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     pub(crate) receive_rate: Option<Bitrate>,
     /// Limit of each sender, headers included [default: no limit]
@@ -115,12 +115,13 @@ impl Fetch {
         metalink.or(self.input_file.as_deref().map(|path| (FetchListFormat::InputFile, path)))
     }
 
-    /// The sources and the destination; an error names what is wrong with a source.
+    /// The sources and the destination; an error names the fault of a source.
     pub(crate) fn split_places(&self) -> Result<(Vec<Source>, PathBuf), Wrong> {
         let Some((destination, sources)) = self.places.split_last() else {
             return Err(Wrong::new("a source and a destination are needed"));
         };
-        // A local path may have a colon in it; one that is another host's has a slash behind it, or a user before it.
+        // A local path may have a colon in it. A path on another host has a slash behind the colon, or a user before
+        // it.
         let before = destination.split('/').next().unwrap_or_default();
         let is_host = before.ends_with(':') || before.contains('@') || destination.contains('#') && sources.is_empty();
         if destination.starts_with("inhaul://") || is_remote(destination) && is_host && !Path::new(destination).exists()
@@ -130,7 +131,7 @@ impl Fetch {
         match (self.list(), sources) {
             (None, []) if is_remote(destination) => return Err(no_destination(sources, destination)),
             (None, []) => {
-                let text = "is the destination: what is to be fetched comes first, as HOST[:PORT]/PATH";
+                let text = "is the destination: the source comes first, as HOST[:PORT]/PATH";
                 let wrong = Wrong::new(format!("'{destination}' {text}"));
                 // A name with a path behind it may be meant as the source.
                 let is_source = destination.contains('/') && source_not_here(destination).is_ok();

@@ -26,7 +26,8 @@ pub(crate) struct Wire {
     /// Receive buffer of each UDP socket to ask the kernel for, in bytes, like 4Mi [default: 8 MiB; the kernel gives at most net.core.rmem_max]
     #[arg(long, value_name = "BYTES", value_parser = receive_buffer)]
     pub(crate) receive_buffer: Option<usize>,
-    /// Whether a receiver watches its host, and has senders hold when it foresees that it cannot take data in: 'auto' where that pays, 'on' always; 'log' logs what is foreseen, and does nothing about it
+    /// Whether a receiver watches its host, and tells senders to hold when it foresees a pause in which it cannot
+    /// receive: 'auto' if holding pays, 'on' always; 'log' only logs foreseen pauses
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub(crate) monitor: Watching,
     /// Whether data comes over TCP, to the server's control port: 'auto' while UDP does not pass, 'never', or 'always'
@@ -66,12 +67,12 @@ fn receive_buffer(text: &str) -> Result<usize, String> {
 /// Whether a receiver watches its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Watching {
-    // Senders are told where that pays.
+    // Senders are told to hold if that pays.
     #[default]
     Auto,
-    // Senders are told of every pause.
+    // Senders are told to hold in every foreseen pause.
     On,
-    // What is foreseen is only logged.
+    // Foreseen pauses are only logged.
     Log,
     // Nothing is watched.
     Off,
@@ -112,7 +113,7 @@ pub(crate) enum PolicyArg {
     Low,
     /// As much as two TCP flows
     High,
-    /// The rate of --receive-rate, which it needs, whatever other traffic does; not where a server receives
+    /// The rate of --receive-rate (required), regardless of other traffic; not available when a server receives
     Fixed,
 }
 

@@ -9,7 +9,7 @@ use inhaul_mover::{Filter, MoveError, Rule};
 
 use super::address::any_bytes;
 
-/// The patterns of the command line, in its order. If two match, the later one wins, whatever their flags.
+/// The patterns of the command line, in its order. If two match, the later one wins, regardless of their flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Patterns(Vec<Pattern>);
 

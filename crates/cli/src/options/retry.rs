@@ -24,7 +24,7 @@ pub(crate) fn duration(text: &str) -> Result<Span, Wrong> {
     })
 }
 
-/// What is meant by a time with a unit of others, or with none: that is in seconds elsewhere.
+/// The meaning of a time with another program's unit, or without one: other programs count seconds.
 fn with_our_unit(text: &str) -> Option<String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
     let unit = match text[number.len()..].trim() {

@@ -9,7 +9,7 @@ use inhaul_mover::{Proxy, ProxyError};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Security options")]
 pub(crate) struct Security {
-    /// Trust servers that are not known yet, and remember their keys; a key that has changed is refused all the same
+    /// Trust unknown servers, and remember their keys; a changed key is still refused
     #[arg(long)]
     pub(crate) accept_new: bool,
     /// Trust servers by their certificates, if an authority in this PEM file has signed them; 'system' means the
@@ -20,8 +20,8 @@ pub(crate) struct Security {
     /// 'inhaul token make', or a TOKEN alone for the one server; '-' is standard input [default: INHAUL_TOKEN's value]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Leave the data in the clear on the way if the server allows it (serve --plaintext): for circuits that nobody else
-    /// can read. Requests, names and checksums are sealed all the same
+    /// Leave the data in the clear on the way if the server allows it (serve --plaintext): for private circuits.
+    /// Requests, names and checksums are always sealed
     #[arg(long)]
     pub(crate) plaintext: bool,
     /// Reach servers through this proxy: http://USER:PASSWORD@HOST:PORT or socks5://..., with or without a user; 'none'
@@ -30,7 +30,7 @@ pub(crate) struct Security {
     pub(crate) proxy: Option<ProxyChoice>,
 }
 
-/// What is given as a proxy.
+/// The value of --proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyChoice {
     None,

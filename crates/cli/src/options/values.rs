@@ -16,7 +16,7 @@ fn any_address_at(port: u16) -> SocketAddr {
     SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)
 }
 
-/// An address and a port to listen on. For a port alone, or an address alone, the error says what is missing.
+/// An address and a port to listen on. For a port alone, or an address alone, the error names the missing part.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, Wrong> {
     if let Ok(address) = text.parse() {
         return Ok(address);

@@ -9,8 +9,8 @@ use toml_edit::{Document, Item, TableLike, Value};
 use super::setting::{Origin, Setting, SettingsError, argument, flags, setting_error};
 use crate::near_miss::near_miss;
 
-/// The settings of the file that was `chosen`, else of the one that the environment names, else of the one at its
-/// usual place, if there is one.
+/// The settings of the `chosen` file, else of the file that the environment names, else of the file at its usual place,
+/// if it exists.
 pub(super) fn read(
     top: &Command,
     chosen: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub(super) fn read(
     let Some(path) = named.or_else(|| default_file(environment)) else { return Ok(Vec::new()) };
     match std::fs::read_to_string(&path) {
         Ok(text) => parse(top, &path, &text),
-        // Nobody has said that there is one: a home that cannot be looked into has none for this user.
+        // No setting names a file: an unreadable home directory has none for this user.
         Err(_) if !must_exist && std::fs::symlink_metadata(&path).is_err() => Ok(Vec::new()),
         Err(error) => Err(setting_error(format!("the configuration file {} cannot be read: {error}", path.display()))),
     }
@@ -34,7 +34,7 @@ fn default_file(environment: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBu
     Some(directory.join(Path::new("inhaul/config.toml")))
 }
 
-/// The settings that `text` holds; what no flag is called is refused.
+/// The settings in `text`; names that are no flags are refused.
 pub(super) fn parse(top: &Command, path: &Path, text: &str) -> Result<Vec<Setting>, SettingsError> {
     let document = Document::parse(text)
         .map_err(|error| setting_error(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
@@ -95,7 +95,7 @@ fn unknown<'n>(
     setting_error(format!("{origin}: '{of}' has no {what} '{key}'; {hint}"))
 }
 
-/// What a key of the file gives a flag; an error says what it should be.
+/// The value that a key of the file gives a flag; an error names the expected form.
 fn values(item: &Item, action: &ArgAction) -> Result<Vec<String>, &'static str> {
     let scalar = |value: &Value| match value {
         Value::String(text) => Some(text.value().clone()),

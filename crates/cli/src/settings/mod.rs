@@ -25,23 +25,23 @@ pub(crate) use setting::SettingsError;
 /// The flags, by their identifiers, that have a command print JSON.
 const JSON_FLAGS: [&str; 2] = ["json", "json_stream"];
 
-/// Variables that mean something and are no flag's: the file's place, that of keys, the host of `inhaul link`, what
-/// agents are to know, tokens.
+/// Variables with a meaning that belong to no flag: places of the file and of keys, the host of `inhaul link`, the
+/// secret of agents, tokens.
 const OTHER_VARIABLES: [&str; 5] =
     ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET", "INHAUL_STATE", TOKEN_VARIABLE];
 
-/// What the program was asked to do.
+/// The command that the program was started with.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) cli: Cli,
-    /// Whether standard output is to be JSON.
+    /// Whether standard output is JSON.
     pub(crate) json: bool,
 }
 
 /// The command line, completed from environment and file.
 ///
 /// # Errors
-/// What is wrong with either, or the help that was asked for.
+/// The fault of either, or the requested help.
 pub(crate) fn parse(
     arguments: &[OsString],
     environment: &dyn Fn(&str) -> Option<OsString>,
@@ -168,7 +168,7 @@ fn from_environment(
     Ok(settings)
 }
 
-/// What is said of variables among `names` that look as if they were meant for this program, and are for no flag.
+/// Warnings about variables among `names` that look like this program's, but belong to no flag.
 pub(crate) fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     let top = Cli::command();
     let of_command = |(names, command): (Vec<String>, &Command)| -> Vec<String> {
@@ -207,7 +207,7 @@ fn not_boolean(origin: &Origin, text: &str) -> SettingsError {
     setting_error(format!("{origin}: '{text}' is neither true nor false"))
 }
 
-/// Tries a value with the command that it is for, so that what is wrong is said of the place where it stands.
+/// Tries a value with its command, so that an error names the place where the value stands.
 fn check(top: &Command, setting: &Setting) -> Result<(), SettingsError> {
     let Some(command) = find(top, &setting.command) else { return Ok(()) };
     let Some(arg) = argument(command, &setting.flag) else { return Ok(()) };
@@ -226,7 +226,7 @@ fn check(top: &Command, setting: &Setting) -> Result<(), SettingsError> {
     Err(setting_error(format!("{}: {message}", setting.origin)))
 }
 
-/// Whether an error is about a value, and not about what a command line has besides or lacks.
+/// Whether an error is about a value, not about other or missing words of the command line.
 fn is_about_a_value(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -283,7 +283,7 @@ fn without_conflicts(
         })
         .collect();
     let mut kept: Vec<Setting> = Vec::new();
-    // Variables come before the file, so what stands already is stronger.
+    // Variables come before the file, so existing values take precedence.
     for mut setting in settings {
         let Some(arg) = argument(command, &setting.flag) else { continue };
         let count = setting.values.len();

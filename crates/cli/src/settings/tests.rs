@@ -84,7 +84,7 @@ fn a_policy_gives_way_to_what_contradicts_it_on_the_command_line_and_the_other_w
     assert_eq!(carrier("", file, &[("INHAUL_GET_TRANSPORT", "cubic")]).1, None);
     let both = with_file(GET, "[get]\npolicy = 'low'\ntransport = 'cubic'", &[]).unwrap_err();
     assert!(both.contains("line 3: 'transport' cannot be set together with 'policy'"), "{both}");
-    // A bench that serves or sends has the file of one that receives.
+    // A bench that serves or sends has the file of a receiving bench.
     let bench = |line: &str, policy: &str| {
         let cli = with(&format!("inhaul bench {line}"), &[("INHAUL_BENCH_POLICY", policy)]).unwrap();
         let crate::args::Command::Bench(bench) = cli.command else { panic!("not bench") };
@@ -157,7 +157,7 @@ const SAMPLES: [&str; 18] = [
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 ];
 
-/// Whether the command would take these words, but for what is missing.
+/// Whether the command accepts these words, apart from missing arguments.
 fn takes(command: &Command, words: &[String]) -> bool {
     let parsed = command.clone().no_binary_name(true).try_get_matches_from(words);
     parsed.map_or_else(|error| !is_about_a_value(error.kind()), |_| true)
@@ -199,7 +199,7 @@ fn every_flag_of_every_command_has_a_variable_and_a_key() {
             let name = variable(&names, flag);
             assert!(variables.insert(name.clone()), "{name} is the variable of two flags");
             if command.has_subcommands() && !names.is_empty() {
-                panic!("{name}: a command with commands has flags of its own; say what they mean in a file");
+                panic!("{name}: a command with commands has flags of its own; define their meaning in a file");
             }
             let values = if is_counted(arg) { vec!["1".to_owned()] } else { sample(command, &[], arg) };
             let text = values.join(if matches!(arg.get_action(), ArgAction::Append) { "\n" } else { " " });
@@ -209,7 +209,7 @@ fn every_flag_of_every_command_has_a_variable_and_a_key() {
             let matches = complete(top.clone(), &line, &|asked| (asked == name).then(|| OsString::from(&text)));
             let matches = matches.unwrap_or_else(|error| panic!("{name}={text}: {error:?}"));
             let found = leaf_matches(&matches).get_raw(arg.get_id().as_str()).map(Iterator::count);
-            // The server of a bench has no servers, and what is given on the command line stays.
+            // The server of a bench has no servers, and the command line's values stay.
             let given = line.contains(&OsString::from(format!("--{flag}"))) || name == "INHAUL_BENCH_SERVER";
             assert!(given || found >= Some(1), "{name}={text}");
         }

@@ -84,24 +84,24 @@ impl Servers {
         word.replace("/srv/data", self.directory.path().join("data").to_str().unwrap())
     }
 
-    /// A directory like the one that the lines of the document are written in.
+    /// A directory like the one assumed by the document's lines.
     fn here(&self) -> tempfile::TempDir {
         let here = tempfile::tempdir().unwrap();
         std::fs::create_dir(here.path().join("new")).unwrap();
         std::fs::write(here.path().join("new/f"), CONTENT).unwrap();
-        // The same in all: what is there is kept.
+        // The same in all: existing files are kept.
         let file = std::fs::File::options().write(true).open(here.path().join("new/f")).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         std::fs::write(here.path().join("list"), format!("inhaul://{}/run7/a\n", self.files[0].address)).unwrap();
         here
     }
 
-    /// What is wrong with a row, if anything is.
+    /// The fault of a row, if it has one.
     fn try_row(&self, line: &str, answer: &str) -> Result<(), String> {
         let here = self.here();
         let words = self.words(line);
         let outcome = run_in(here.path(), &words[1..]);
-        // wget makes a directory that is missing: what is there, or is not, changes no answer.
+        // wget makes a missing directory: existing files do not change the answer.
         let empty = run_in(tempfile::tempdir().unwrap().path(), &words[1..]);
         if empty.stderr != outcome.stderr {
             return Err(format!("{line}\n  is answered in an empty directory with\n{}", empty.stderr));

@@ -33,7 +33,7 @@ fn inhaul_by(prefix: &[&str]) -> Command {
     let mut words = prefix.iter().copied().chain([env!("CARGO_BIN_EXE_inhaul")]);
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words);
-    // What this user has set for himself is not what is tested.
+    // The user's own settings must not affect the tests.
     command.env("INHAUL_CONFIG", "/dev/null");
     // What cannot be reached is an error at once; tests of trying again say so.
     for name in ["GET", "PUT", "COPY"] {
@@ -47,7 +47,7 @@ fn inhaul_by(prefix: &[&str]) -> Command {
     for name in CONNECTING {
         command.env(format!("INHAUL_{name}_ACCEPT_NEW"), "true");
     }
-    // A place that no cache can be in: what one test has left may not be another's.
+    // A place that cannot hold a cache: tests must not share caches.
     command.env("XDG_CACHE_HOME", "/dev/null");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -79,12 +79,12 @@ impl Server {
         Self { child, address: address.trim().to_owned() }
     }
 
-    /// Offers `directory` on a free port of IPv4 loopback; told to stop, it waits for nobody.
+    /// Offers `directory` on a free port of IPv4 loopback; told to stop, it does not wait for clients.
     pub(crate) fn offer(directory: &Path) -> Self {
         Self::start(&["serve", directory.to_str().unwrap(), "--listen", "127.0.0.1:0", "--grace", "0"])
     }
 
-    /// Ends it at once, as a power failure would, but for what the kernel then says to its peers.
+    /// Ends it at once, like a power failure, except for the kernel's messages to its peers.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -115,7 +115,7 @@ impl Drop for Server {
     }
 }
 
-/// What a command came to.
+/// The result of a command.
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,

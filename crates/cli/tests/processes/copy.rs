@@ -8,7 +8,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A server that has a file `f`, and one that takes data in.
+/// A server that has a file `f`, and a server that takes data in.
 struct Trial {
     _from: tempfile::TempDir,
     inbox: tempfile::TempDir,

@@ -1,4 +1,4 @@
-//! Where things land: by the command line alone, however often the command is given and whatever is there.
+//! Where data lands: the command line alone decides, for every repetition of the command and for all existing files.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// A server that offers `run7`, a directory with a small file and one that takes a second at 100 Mbit/s, and `f`; it
-/// takes in what is put.
+/// also takes puts.
 struct Trial {
     from: tempfile::TempDir,
     to: tempfile::TempDir,
@@ -87,7 +87,7 @@ fn a_slash_at_the_end_is_a_directory_everywhere() {
     }
     let all = ["nd/", "nd/f", "new/", "new/f", "new/run7/", "new/run7/a", "new/run7/empty/", "new/run7/z", "other"];
     assert_eq!(names(trial.to.path()), all);
-    // A parent that is not there is made by nobody.
+    // A missing parent is not made.
     assert_refused(&trial.get("f", "no/such/"), 9, "make the directory");
 }
 
@@ -207,7 +207,7 @@ fn a_stream_gets_one_file_in_order() {
     let null = run(&["get", &source, "/dev/null", "--overwrite"]);
     assert_eq!(null.code, Some(0), "{}", null.stderr);
     assert!(std::os::unix::fs::FileTypeExt::is_char_device(&std::fs::metadata("/dev/null").unwrap().file_type()));
-    // A reader that goes, and what is no file.
+    // A reader that closes the stream, and a source that is no file.
     let (_, _, said) = shell("(\"$0\" get \"$1\" -; echo code $? >&2) | head -c 100 > /dev/null", &[&source]);
     assert!(said.contains("whoever read the stream has closed it") && said.contains("code 9"), "{said}");
     assert_refused(&run(&["get", &trial.url("run7"), "-"]), 2, "a stream takes one file");

@@ -38,7 +38,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily, so that it goes whatever still has it open.
+        // Lazily, so that it goes even if a process still has it open.
         let _ = Command::new("umount").arg("--lazy").arg(self.dir.path()).status();
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{Server, noise, run, tree, within};
 
-/// What a client takes with a description, in bytes.
+/// Content that a client takes with a description, in bytes.
 const EARLY: usize = 32 * 1024;
 
 fn text(path: &Path) -> &str {

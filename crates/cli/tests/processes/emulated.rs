@@ -41,7 +41,7 @@ fn a_scenario_runs_with_real_processes() {
     assert_eq!(result["backend"], "emu");
     let flows = result["flows"].as_array().unwrap();
     if flows.is_empty() {
-        // Not a reason of its own: what else might be wrong must not pass for it.
+        // No excuse alone: other faults must not hide behind it.
         let reason = result["invalid_reason"].as_str().unwrap();
         assert!(reason.contains("namespace") || reason.contains("TUN"), "{reason}");
         eprintln!("SKIPPED: {reason}");
@@ -63,14 +63,14 @@ fn a_scenario_runs_with_real_processes() {
     assert!(result["metrics"]["sender_cpu_s_per_gb"].as_f64().unwrap() > 0.0);
 }
 
-/// What the emulator carried, or nothing where there can be none.
+/// The emulator's carried bytes, or `None` if there can be no emulator.
 fn emulated(scenario: &str) -> Option<serde_json::Value> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scenario.toml");
     std::fs::write(&file, scenario).unwrap();
     let result = run(&["lab", "sim", file.to_str().unwrap(), "--backend", "emu", "--json"]).json();
     if result["flows"].as_array().unwrap().is_empty() {
-        // Not a reason of its own: what else might be wrong must not pass for it.
+        // No excuse alone: other faults must not hide behind it.
         let reason = result["invalid_reason"].as_str().unwrap();
         assert!(reason.contains("namespace") || reason.contains("TUN"), "{reason}");
         eprintln!("SKIPPED: {reason}");

@@ -1,4 +1,4 @@
-//! What goes wrong has a code of its own, says what to do, and leaves nothing behind.
+//! Each failure has its own exit code, advises the user, and leaves nothing behind.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
@@ -114,7 +114,7 @@ fn destination_that_cannot_be_written_is_9() {
     std::fs::set_permissions(to.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
     if std::fs::write(to.path().join("probe"), b"").is_ok() {
         std::fs::remove_file(to.path().join("probe")).unwrap();
-        println!("partly skipped: this user writes where nobody may; /proc must do");
+        println!("partly skipped: this user may write in read-only directories; /proc must do");
         let outcome = run(&["get", &source, "/proc/"]);
         assert_eq!(outcome.code, Some(9), "{}", outcome.stderr);
         return;

@@ -3,11 +3,11 @@
 use crate::common::{Outcome, Server, noise, run, tree, within};
 
 const SIZE: usize = 20_000_000;
-/// A wrong copy has a wrong byte in each so many: whatever it brings is wrong.
+/// A wrong copy has a wrong byte in each stretch of this length: every part of it is wrong.
 const WRONG_EVERY: usize = 1000;
 
-/// What comes of a haul from mirrors that have `variants` of a file: 0 is good, every other number is wrong in its own
-/// way.
+/// The result of a transfer from mirrors that have `variants` of a file: 0 is good, every other number is wrong in its
+/// own way.
 struct Trial {
     outcome: Outcome,
     mirrors: Vec<String>,

@@ -17,13 +17,12 @@ struct Unload;
 
 impl Drop for Unload {
     fn drop(&mut self) {
-        // Nothing can be done about an error here, and the next load replaces what is left.
+        // An error cannot be handled here, and the next load replaces the rest.
         let _ = kernel_cc::unload();
     }
 }
 
-/// A transfer over loopback whose sender uses the congestion control `name`; gives the one that the kernel says it
-/// used.
+/// A transfer over loopback whose sender uses the congestion control `name`; returns the one that the kernel reports.
 fn transfer(name: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -54,7 +53,7 @@ fn congestion_controls_are_loaded_used_and_unloaded() {
         assert_eq!((refused.code, refused.stdout.as_str()), (Some(15), ""), "{}", refused.stderr);
         return;
     }
-    // The kernel is one for all tests on this host, and for whoever measures on it.
+    // All tests on this host share one kernel, and so do measurements on it.
     let name = SocketAddr::from_abstract_name("inhaul-test-kernel-cc").unwrap();
     let turn = RefCell::new(None);
     wait_until("this test's turn", || turn.borrow_mut().insert(UnixListener::bind_addr(&name)).is_ok());
@@ -79,7 +78,7 @@ fn congestion_controls_are_loaded_used_and_unloaded() {
     for control in CONTROLS {
         assert_eq!(transfer(control.name), control.name);
     }
-    // A socket may outlive what it uses.
+    // A socket may outlive its congestion control.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let open = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     set_tcp_congestion(&open, "inhaul_fhstcp").unwrap();

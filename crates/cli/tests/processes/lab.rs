@@ -12,7 +12,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Keeps a result; what must come out of the experiment need not come out of a short one.
+/// Keeps a result; a short run need not show the experiment's expected result.
 fn keep(directory: &Path, more: &[&str]) -> Outcome {
     let command = ["lab", "run", "gtp-2004/fig9", "--set", "flows.flow2.start=100 ms", "--keep", text(directory)];
     let outcome = run(&[&command[..], &QUICK[..], more].concat());
@@ -47,7 +47,7 @@ fn compare_ends_with_12_only_when_something_became_worse() {
     assert_eq!(same.code, Some(0), "{}", same.stderr);
     assert!(same.stdout.contains("0 beyond what chance explains"), "{}", same.stdout);
 
-    // Whatever came out: all of it passes in A, and nothing in B.
+    // With any results: all checks pass in A, and none in B.
     let file = |side: &Path| side.join("gtp-2004/fig9/sim.json");
     let set = |side: &Path, passed: bool| {
         let other = format!("\"passed\":{}", !passed);

@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-/// Whether this user may not have namespaces here, which is said.
+/// Whether this user may not have namespaces here; prints that.
 fn is_forbidden(outcome: &Outcome) -> bool {
     let forbidden = outcome.code == Some(15);
     if forbidden {
@@ -44,7 +44,7 @@ fn is_forbidden(outcome: &Outcome) -> bool {
     forbidden
 }
 
-/// Ended well, whatever the host's other work has made of the emulation.
+/// Ended well, even if the host's other work disturbed the emulation.
 fn assert_ended_well(outcome: &Outcome) {
     assert!(matches!(outcome.code, Some(0 | 13)), "{:?}: {}", outcome.code, outcome.stderr);
 }
@@ -248,7 +248,7 @@ fn wrong_scenarios_are_refused_with_the_line_and_what_was_expected() {
     assert_eq!(run(&["link", "shell", "/no/such/file"]).code, Some(3));
 }
 
-/// Processes in whose command line this stands, but for the one that asks.
+/// Processes whose command line has this text, except the asking one.
 fn processes_with(words: &str) -> Vec<u32> {
     let own = std::process::id();
     pids().filter(|pid| *pid != own && command_of(*pid).contains(words)).collect()

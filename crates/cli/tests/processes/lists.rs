@@ -32,7 +32,7 @@ impl Trial {
         format!("inhaul://{}/{path}", self.mirrors[mirror].address)
     }
 
-    /// Writes a list, and fetches what it names.
+    /// Writes a list, and fetches its files.
     fn get(&self, flag: &str, list: &str) -> Outcome {
         let file = self.from.path().join("list");
         std::fs::write(&file, list).unwrap();

@@ -1,4 +1,4 @@
-//! One server and many receivers at once. What it costs and how fair it is, `bench/many` measures.
+//! One server and many receivers at once. `bench/many` measures cost and fairness.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn many_receivers_at_once_are_all_served() {
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     }
     assert!(into.iter().all(|to| tree(to.path()) == tree(from.path())));
-    // The file is read as it is sent, not held: what grows with receivers is what a session needs.
+    // The file is read as it is sent, not held: only the sessions' memory grows with the receivers.
     let rss_bytes = server.memory_bytes();
     assert!(rss_bytes < 100 << 20, "{rss_bytes} bytes");
 }
@@ -83,7 +83,7 @@ fn second_signal_ends_a_server_at_once() {
     let running = receivers(&server, &into);
     wait_until("data", || into[0].path().join("f.partial").exists());
     server.signal(Signal::TERM);
-    // It takes nobody on any more: the signal has been heard.
+    // It accepts no more clients: the signal was handled.
     wait_until("the end of its listening", || std::net::TcpStream::connect(&server.address).is_err());
     assert_eq!(server.stop(Signal::TERM), Some(130));
     for receiver in running {
@@ -102,7 +102,7 @@ fn a_client_s_sessions_share_its_rate() {
         let outcome = receiver.finish();
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     }
-    // 8 MB are 1.6 s; what comes with the lists of files, and first bursts, come beside them.
+    // 8 MB are 1.6 s; content in the lists of files, and first bursts, come beside them.
     let took = began.elapsed().as_secs_f64();
     assert!(took > 1.4, "{took} s");
     assert!(into.iter().all(|to| tree(to.path()) == tree(from.path())));

@@ -1,4 +1,4 @@
-//! What is offered keeps its names, whatever else is offered; and names of any bytes can be written.
+//! Offered directories keep their names beside any others; and names of any bytes can be written.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn two() -> tempfile::TempDir {
     dir
 }
 
-/// Serves these directories of `dir` to those who have a right.
+/// Serves these directories of `dir` to clients with a right.
 fn serve(dir: &Path, names: &[&str]) -> Server {
     let paths: Vec<String> = names.iter().map(|name| dir.join(name).to_str().unwrap().to_owned()).collect();
     let mut args = vec!["serve", "--listen", "127.0.0.1:0", "--grace", "0"];
@@ -50,7 +50,7 @@ fn a_token_gives_the_same_directory_when_more_is_offered() {
     let alone = serve(dir.path(), &["A"]);
     let (within, sub, all) = (token("/B"), token("sub"), token("/"));
     assert!(within.starts_with(&format!("inhaul://{}/A/B#", alone.address)), "{within}");
-    // A byte that is no UTF-8, and what a shell would obey, are numbers.
+    // Bytes that are no UTF-8, and characters special to a shell, are numbers.
     let odd = token("/it's %FF%25 $x");
     assert!(odd.starts_with(&format!("inhaul://{}/A/it%27s%20%FF%25%20%24x#", alone.address)), "{odd}");
     assert_eq!(listed(&within), (Some(0), vec!["inA".to_owned()]));

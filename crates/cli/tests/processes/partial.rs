@@ -1,4 +1,4 @@
-//! Transfers of which some comes and some does not: exit code 16.
+//! Transfers that fetch only some of their files: exit code 16.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

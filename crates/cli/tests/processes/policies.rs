@@ -1,4 +1,4 @@
-//! How much a receiver takes beside other traffic, and servers that let in only what is fair.
+//! A receiver's share beside other traffic, and servers that admit only fair transfers.
 
 use crate::common::{Server, noise, run, within};
 
@@ -100,7 +100,7 @@ fn a_rate_is_held_only_by_the_side_that_was_given_it() {
     ] {
         assert!(outcome(line).contains("here a server receives"), "{line}: {}", outcome(line));
     }
-    // What is suggested must be of use.
+    // Suggestions must be useful.
     let said = outcome("put /etc/hostname inhaul://127.0.0.1:1/ --policy fixed --receive-rate 100M");
     assert!(said.contains("the server receives") && !said.contains("--policy fixed --send-rate"), "{said}");
     assert!(outcome("bench --server --policy low").contains("'--set policy=low' lets in no other policy"));

@@ -9,7 +9,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What is put, a server that takes it in, and what that server offers beside.
+/// The source of a put, a server that takes it in, and that server's offered directory.
 struct Trial {
     from: tempfile::TempDir,
     inbox: tempfile::TempDir,
@@ -29,7 +29,7 @@ impl Trial {
         std::fs::write(self.from.path().join(name), bytes).unwrap();
     }
 
-    /// Puts what has these names, to `dest`.
+    /// Puts these names to `dest`.
     fn start(&self, names: &[&str], dest: &str, options: &[&str]) -> Running {
         let mut args = vec!["put".to_owned()];
         args.extend(names.iter().map(|name| text(&self.from.path().join(name)).to_owned()));
@@ -149,14 +149,14 @@ fn put_goes_on_after_its_client_or_its_server_has_died() {
     trial.write("f", &bytes);
     let received = |path: &Path| path.metadata().map_or(0, |stat| stat.blocks() * 512);
     let partial = trial.inbox.path().join("f.partial");
-    // Told to stop: it says what is kept.
+    // Told to stop: it prints which data is kept.
     let client = trial.start(&["f"], "", SLOW);
     wait_until("data", || received(&partial) > 5_000_000);
     client.signal(Signal::INT);
     let outcome = client.finish();
     assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
     assert!(outcome.json()["kept_bytes"].as_u64().unwrap() > 0, "{}", outcome.stdout);
-    // Killed: nobody is left to be told.
+    // Killed: no process is left to print it.
     let before = received(&partial);
     let mut client = trial.start(&["f"], "", SLOW);
     wait_until("more data", || received(&partial) > before + 4_000_000);

@@ -59,7 +59,7 @@ fn get_shows_bytes_over_the_time_beside_it() {
         let (seconds, average) = (number(&line["seconds"]), number(&line["average_bps"]));
         assert_same(average * seconds, number(&line["fetched_bytes"]) * 8.0, line);
     }
-    // One sender has nobody to share with.
+    // One sender has no other to share with.
     let one = format!("inhaul://{}/f", servers[0].address);
     let outcome = run(&["get", &one, &format!("{}/g", to.path().display()), "--json"]);
     assert_complete(&outcome);

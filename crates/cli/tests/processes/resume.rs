@@ -124,7 +124,7 @@ fn bytes_that_the_disk_has_lost_are_fetched_again() {
     let mut client = trial.get(SLOW);
     trial.wait_for(8_000_000);
     client.kill();
-    // What a power failure may leave of pages that were never written.
+    // The content that a power failure may leave in pages that were never written.
     let partial = std::fs::OpenOptions::new().write(true).open(trial.partial()).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&partial, &[0; 4096], 1 << 20).unwrap();
     let outcome = trial.get(&[]).finish();
@@ -210,7 +210,7 @@ enum Victim {
     Both,
 }
 
-/// What a kill cost.
+/// The cost of a kill.
 struct Cost {
     /// Bytes that were there when it came.
     received: u64,

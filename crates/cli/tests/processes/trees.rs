@@ -55,7 +55,8 @@ fn make(top: &Path) {
     }
 }
 
-/// All that there is to know of a file, but what no copy shares: its number, its device, the times of its own life.
+/// All metadata of a file, except the parts that copies do not share: its inode, its device, its change and birth
+/// times.
 #[derive(Debug, PartialEq)]
 struct Facts {
     kind: u32,
@@ -127,7 +128,7 @@ fn attributes(path: &Path, is_link: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
-/// Blocks that differ by so many are the same: file systems keep their own records in them.
+/// A difference of up to this many blocks does not count: file systems keep their own records in them.
 fn assert_alike(mut ours: BTreeMap<String, Facts>, mut theirs: BTreeMap<String, Facts>) {
     const SLACK: u64 = 32;
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
@@ -151,7 +152,7 @@ fn a_tree_with_every_odd_thing_comes_as_it_is() {
     let may_give_away = std::os::unix::fs::lchown(set.join("-rf"), Some(12_345), Some(54_321)).is_ok()
         && std::os::unix::fs::lchown(set.join("link"), Some(12_345), None).is_ok();
     println!("with extended attributes: {has_attributes}, with owners: {may_give_away}");
-    // What does not travel is named, and nothing else suffers.
+    // Entries that cannot travel are named, and the others are not affected.
     rustix::fs::mknodat(CWD, set.join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let server = Server::offer(from.path());
     let source = format!("inhaul://{}/set", server.address);

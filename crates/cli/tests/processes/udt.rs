@@ -88,7 +88,7 @@ fn a_server_answers_one_client_after_the_other_until_it_is_told_to_stop() {
         assert_eq!((outcome.code, &outcome.stderr[..]), (Some(0), ""));
         assert!(fs::read(place.path(&format!("here/{n}"))).unwrap() == noise(5_000_001, 1), "wrong bytes");
     }
-    // What is not offered, and what lies outside, looks alike; and nothing lands.
+    // Missing files, and files outside the offered directory, look alike; and nothing lands.
     for name in ["nothing", "../offered/empty", "/etc/passwd", "deep"] {
         failed(&receive(&address, name, &place.text("here/no"), &[]), 3, &format!("the server has no file '{name}'"));
     }
@@ -167,7 +167,7 @@ fn a_server_that_is_not_there_does_not_answer() {
     assert_eq!(place.landed(), 0);
 }
 
-/// A server that does with its one client as it is told.
+/// A server that treats its one client as commanded.
 fn server(kind: Kind, with: impl FnOnce(&Socket) + Send + 'static) -> (SocketAddr, JoinHandle<()>) {
     let options = Options { kind, ..Options::default() };
     let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), options).unwrap();

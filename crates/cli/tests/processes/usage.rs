@@ -2,8 +2,7 @@
 
 use crate::common::{Server, run};
 
-/// The command fails with this code, says so in one line, and with `--json` prints the same as an object, and nothing
-/// else.
+/// The command fails with this code and a message of one line; with `--json` it prints only an object with the same.
 fn assert_explained(line: &str, code: i32, name: &str, words: &str) {
     let mut args: Vec<&str> = line.split(' ').collect();
     let plain = run(&args);

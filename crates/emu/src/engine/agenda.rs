@@ -11,7 +11,7 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// So many things, none of them ever due.
+    /// This many components, none of them due.
     pub(crate) fn new(things: usize) -> Self {
         Self { times: vec![Time::FAR_FUTURE; 2 * things.next_power_of_two().max(1)] }
     }

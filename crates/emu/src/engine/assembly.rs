@@ -55,8 +55,8 @@ impl Assembly {
         None
     }
 
-    /// A segment has arrived at `host`. Whatever is complete by that is given to `deliver`; if the host does not take
-    /// superpackets (`whole`), each segment is.
+    /// A segment has arrived at `host`. A superpacket completed by it is given to `deliver`. If the host does not take
+    /// superpackets (`whole`), each segment is given.
     pub(super) fn arrive(
         &mut self,
         at: Time,
@@ -79,7 +79,7 @@ impl Assembly {
                 (delivery.segments.end, delivery.at) = (next, at);
             }
             if !continues || full || next >= carried.packet.segments() {
-                // What is let go because something else has arrived leaves at that time.
+                // A superpacket released by another segment's arrival leaves at that time.
                 waiting.take().into_iter().for_each(|run| deliver(Delivery { at, ..run.delivery }));
             }
             if continues {

@@ -3,8 +3,8 @@
 use inhaul_base::Span;
 use serde::Serialize;
 
-/// A packet that is later than this is late. It is a hundredth of the 50 ms paths that the experiments are about, and
-/// ten times what a host with a processor to spare needs.
+/// A packet that is later than this is late. It is a hundredth of the experiments' 50 ms paths, and ten times the delay
+/// of a host with a spare processor.
 pub const LATENESS_MAX: Span = Span::from_micros(500);
 
 /// Cells for each doubling: a quantile is true to 3 %.

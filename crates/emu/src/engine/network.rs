@@ -26,7 +26,7 @@ pub(crate) const MEMORY_MAX: usize = 1 << 30;
 /// A segment's place in the links, in bytes: with tiny segments it is what costs memory.
 const SEGMENT_COST: usize = 64;
 
-/// The links of a grid and what is on them.
+/// The links of a grid and their packets.
 pub(crate) struct Network {
     links: Vec<Link<Segment>>,
     agenda: Agenda,
@@ -105,10 +105,11 @@ impl Network {
         loop {
             let link = self.agenda.first(now);
             let until = link.map_or(now, |(at, _)| at);
-            // What is held is let go before something later arrives.
+            // Held segments are released before a later segment arrives.
             self.deliveries.extend(std::iter::from_fn(|| self.assembly.let_go(until)));
             let Some((mut at, link)) = link else { return };
-            // Segments come in trains: as long as nothing else is due before it, the link need not be found again.
+            // Segments come in trains: as long as no other event is due before it, the link need not be looked up
+            // again.
             self.agenda.set(link, None);
             loop {
                 if let Some((at, segment)) = self.links[link].receive(at) {
@@ -137,7 +138,7 @@ impl Network {
         self.look_up(link);
     }
 
-    /// What each link has done until `now`.
+    /// Each link's counters until `now`.
     pub(crate) fn stats(&mut self, now: Time) -> Vec<LinkStats> {
         self.links.iter_mut().map(|link| link.stats(now)).collect()
     }

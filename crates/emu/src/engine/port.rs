@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::packet::BUFFER_LEN;
 
-/// What is larger than this keeps the buffer it was read into; what is not is copied out of it.
+/// A packet larger than this keeps the buffer it was read into; a smaller one is copied out of it.
 const KEEP_ABOVE: usize = BUFFER_LEN / 2;
 /// Most large buffers that wait to be used again: 132 MiB, what 10 Gbit/s has under way in 100 ms.
 const LARGE_MAX: usize = 2048;
@@ -16,7 +16,7 @@ const SMALL_LEN: usize = 2048;
 /// Most small buffers that wait to be used again.
 const SMALL_MAX: usize = 16 << 10;
 
-/// What goes to and from a host.
+/// The packets to and from a host.
 #[derive(Debug)]
 pub(super) struct Port {
     device: OwnedFd,
@@ -25,7 +25,7 @@ pub(super) struct Port {
     pub(super) counts: PortCounts,
 }
 
-/// What the emulator has seen of a host.
+/// The emulator's counters of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortCounts {
     /// Packets that came from it; a superpacket is one.
@@ -79,7 +79,7 @@ impl AsFd for Port {
     }
 }
 
-/// Buffers that are used again: to get fresh memory, above all of 66 KiB, costs more than what is done with it.
+/// Reused buffers: fresh memory, above all of 66 KiB, costs more than the work on it.
 pub(super) struct Buffers {
     current: Vec<u8>,
     large: Vec<Vec<u8>>,
@@ -91,7 +91,7 @@ impl Buffers {
         Self { current: Vec::with_capacity(BUFFER_LEN), large: Vec::new(), small: Vec::new() }
     }
 
-    /// What was read, in memory of its own.
+    /// The read packet, in memory of its own.
     fn take(&mut self) -> Vec<u8> {
         let len = self.current.len();
         if len > KEEP_ABOVE {
@@ -107,7 +107,7 @@ impl Buffers {
         small
     }
 
-    /// Takes back what is not needed any more.
+    /// Takes back a buffer that is no longer needed.
     pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
         if buffer.capacity() == SMALL_LEN && self.small.len() < SMALL_MAX {
             self.small.push(buffer);

@@ -30,8 +30,8 @@ const WAKER: u64 = u64::MAX;
 /// Not having looked at the devices for this long counts as having been starved.
 const STARVED_AFTER: Span = Span::from_millis(1);
 
-/// The shortest sleep. The kernel wakes the thread some tens of microseconds late anyway, and what is due meanwhile,
-/// most of it only the next link of some packet, costs no wake-up of its own.
+/// The shortest sleep. The kernel wakes the thread some tens of microseconds late anyway. Events due meanwhile, mostly
+/// the next link of some packet, cost no wake-up of their own.
 const NAP: Span = Span::from_micros(20);
 
 /// Commands to the running emulator.
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// What the emulator has seen.
+/// The emulator's counters.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineReport {
     /// How long it ran.
@@ -77,9 +77,9 @@ pub(crate) struct Engine {
     ports: Vec<Port>,
     buffers: Buffers,
     network: Network,
-    /// What is to be changed from the beginning on, by time.
+    /// All changes of the run, by time.
     plan: Vec<Change>,
-    /// What is still to be changed, by time.
+    /// The remaining changes, by time.
     changes: VecDeque<(Time, usize, LinkChange)>,
     began: Time,
     meters: Meters,
@@ -158,13 +158,13 @@ impl Engine {
         self.waker.clone()
     }
 
-    /// Runs until it is told to stop, or its controlling end is gone.
+    /// Runs until a stop command, or until its controlling end is gone.
     pub(crate) fn run(mut self) -> io::Result<EngineReport> {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let looked_at = self.clock.now();
             self.move_due();
-            // What was commanded before a packet was sent is obeyed before the packet is read.
+            // Commands given before a packet was sent are executed before the packet is read.
             if events.iter().any(|event| event.token == WAKER) {
                 self.waker.reset();
                 if !self.obey() {
@@ -180,7 +180,7 @@ impl Engine {
                 Wait::Sleep => self.poller.sleep_until(self.clock, deadline.max(done + NAP), &mut events)?,
                 Wait::Spin => self.poller.look(&mut events)?,
             }
-            // One that sleeps wanted to be back by the deadline, one that spins at once.
+            // A sleeping thread should be back by the deadline, a spinning one at once.
             let wanted = if self.wait == Wait::Sleep { done.max(deadline) } else { done };
             self.meters.stretch(self.clock.now().since(wanted));
         }
@@ -192,7 +192,7 @@ impl Engine {
         [self.network.next_at(), change].into_iter().flatten().min().unwrap_or(Time::FAR_FUTURE)
     }
 
-    /// Does what is due, and delivers what has arrived.
+    /// Executes due events, and delivers arrived packets.
     fn move_due(&mut self) {
         let now = self.clock.now();
         while let Some((at, link, what)) = self.changes.front().copied().filter(|(at, ..)| *at <= now) {
@@ -221,12 +221,12 @@ impl Engine {
         }
     }
 
-    /// Reads what a host has sent. Each packet leaves at the time at which it was read.
+    /// Reads a host's sent packets. Each packet leaves at the time at which it was read.
     fn read(&mut self, host: usize) -> io::Result<()> {
         let until = self.clock.now() + READING_MAX;
         for _ in 0..READS_MAX {
             let Some(bytes) = self.ports[host].read(&mut self.buffers) else { break };
-            // What is due by then goes first: it is on the links before this packet.
+            // Events due by then come first: their packets are on the links before this one.
             self.move_due();
             let counts = &mut self.ports[host].counts;
             let Ok(packet) = Packet::parse(bytes) else {
@@ -253,7 +253,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does what it was told; false: to stop.
+    /// Executes commands; false: to stop.
     fn obey(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
@@ -290,7 +290,7 @@ impl Engine {
     }
 }
 
-/// The host that has this address, if it is one of a grid; it may be beyond those that there are.
+/// The host with this address, if it is in a grid's range; it may be beyond the existing hosts.
 fn host_of(address: IpAddr) -> Option<usize> {
     match address {
         IpAddr::V4(address) => u32::from(address).checked_sub(u32::from(ipv4_of(0))).map(|host| host as usize),

@@ -23,7 +23,7 @@ pub(super) struct Carried {
 pub(super) struct Memory(Rc<Cell<usize>>);
 
 impl Memory {
-    /// Takes so much of it, unless that is more than `max` together with what is taken.
+    /// Takes this much of it, unless the total would exceed `max`.
     pub(super) fn hold(&self, bytes: usize, max: usize) -> Option<Held> {
         let total = self.0.get() + bytes;
         if total > max {

@@ -44,7 +44,7 @@ fn ordinary(len: usize) -> Packet {
     Packet::parse(samples::ordinary(len)).unwrap()
 }
 
-/// A superpacket of so many segments of 1000 bytes, headers included.
+/// A superpacket of `segments` of 1000 bytes, headers included.
 fn superpacket(segments: usize) -> Packet {
     Packet::parse(Sample { options: 0, segment: 960, payload: 960 * segments, ..Sample::default() }.bytes()).unwrap()
 }
@@ -189,8 +189,8 @@ fn what_waits_for_a_link_that_went_down_is_let_go() {
 }
 
 proptest! {
-    /// Whatever is sent over whatever link: each segment arrives as often as the link says, in order where the link
-    /// keeps it, and nothing stays behind.
+    /// For all packets and all links: each segment arrives as often as the link delivers it, in order if the link keeps
+    /// the order, and none stays behind.
     #[test]
     fn segments_are_neither_made_nor_forgotten(
         packets in proptest::collection::vec((0..300u64, 0..2usize, 1..12usize), 1..30),
@@ -302,7 +302,7 @@ fn run_carries_packets_between_devices_and_counts_what_it_cannot() {
         }
         assert_eq!(payload, samples::payload(&large), "in one piece or several");
         fake.send(1, &[1, 2, 3]);
-        // To 10.0.0.2 from 10.0.0.2, and to nobody.
+        // To 10.0.0.2 from 10.0.0.2, and to an unused address.
         fake.send(1, &samples::ordinary(100));
         let mut multicast = samples::ordinary(100);
         multicast[26..30].copy_from_slice(&[224, 0, 0, 22]);
@@ -333,10 +333,10 @@ fn run_changes_links_as_planned_and_as_told() {
         assert!(Instant::now() < deadline, "it does not come up again");
     }
     fake.command(Command::Change(0, LinkChange::Up(false)));
-    // What was sent before may still be on its way.
+    // Earlier packets may still be in flight.
     while fake.receive(1, Duration::from_millis(10)).is_some() {}
     fake.send(0, &samples::ordinary(102));
-    assert_eq!(fake.receive(1, Duration::from_millis(10)), None, "it went down when it was told to");
+    assert_eq!(fake.receive(1, Duration::from_millis(10)), None, "it went down at the command");
 }
 
 #[test]

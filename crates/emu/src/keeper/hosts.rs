@@ -45,7 +45,7 @@ pub(super) struct HostNamespaces {
 }
 
 impl HostNamespaces {
-    /// The ones that the calling thread is in.
+    /// The namespaces of the calling thread.
     fn current() -> io::Result<Self> {
         Ok(Self {
             network: File::open("/proc/thread-self/ns/net")?,
@@ -97,7 +97,7 @@ fn make(host: &HostSetUp, warn: &mut impl FnMut(&str, io::Result<()>)) -> Result
     warn("hosts keep the name of this machine", rustix::system::sethostname(host.name.as_bytes()).map_err(Into::into));
     for (setting, value) in SETTINGS {
         let result = fs::write(Path::new("/proc/sys/net").join(setting), value);
-        // A kernel without IPv6 is as good as one that keeps quiet.
+        // A kernel without IPv6 sends nothing, which is as good.
         if !(setting.starts_with("ipv6") && result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound))
         {
             warn(&format!("net/{setting} cannot be set to {value}"), result);

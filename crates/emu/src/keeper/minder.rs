@@ -1,5 +1,5 @@
 //! The parent of one command. It adopts processes that the command leaves behind (`PR_SET_CHILD_SUBREAPER`). So the
-//! processor time of all of them is counted, whatever their parents were.
+//! processor time of all of them is counted, with any parents.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -75,7 +75,7 @@ fn start(spawn: &Spawn, descriptors: Vec<OwnedFd>) -> Result<Running, Failure> {
         command.process_group(0);
     }
     let refused = |error: io::Error| Failure { cause: Cause::Other, what: String::new(), message: error.to_string() };
-    // Not waited for by `Child`: what it leaves behind is waited for as well.
+    // `Child` does not wait for it: processes that it leaves behind are waited for as well.
     let child = command.spawn().map_err(refused)?;
     let channel = Some(Channel::from_descriptor(socket));
     Ok(Running { pid: Pid::from_child(&child), own_group: spawn.own_group, channel })

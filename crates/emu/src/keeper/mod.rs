@@ -33,7 +33,7 @@ use refusal::failed;
 pub use stage::{KEEPER_ARGUMENTS, Stage};
 pub(crate) use stage::{is_keeper, keeper_command};
 
-/// What a process does that was started with [`KEEPER_ARGUMENTS`]. Its standard input is the socket to the emulator.
+/// The main function of a process started with [`KEEPER_ARGUMENTS`]. Its standard input is the socket to the emulator.
 /// It must be called before the process starts a second thread.
 pub fn run_keeper(stage: Stage) -> ExitCode {
     let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
@@ -58,7 +58,7 @@ fn outer() -> Result<(), Failure> {
     // ends the grid in order. This process ends with the keeper, whose end is the emulator's.
     leave_signals_to_commands()?;
     leave()?;
-    // After that: the change of privileges cancels what was asked for before.
+    // After that: the change of privileges cancels earlier requests.
     die_with_parent()?;
     let init = keeper_command(Stage::Init).stdin(Stdio::inherit()).spawn();
     init.and_then(|mut child| child.wait()).map_err(failed("starting the keeper"))?;

@@ -20,9 +20,9 @@ use crate::message::{Answer, Failure, Request, Spawn};
 
 /// The parents of commands.
 struct Minders {
-    /// Those that run, and the host of each.
+    /// Running processes, and the host of each.
     running: Vec<(Pid, usize)>,
-    /// Processor time of those that have ended, with all that they have adopted, by host.
+    /// Processor time of ended processes, with all that they have adopted, by host.
     ended: Vec<Span>,
 }
 
@@ -104,7 +104,7 @@ fn start(spawn: &Spawn, descriptors: &[OwnedFd]) -> Result<(Pid, Answer), Failur
 }
 
 impl Minders {
-    /// Takes note of processes that have ended. Those that are not minders were left behind by one that was killed.
+    /// Takes note of processes that have ended. Processes that are not minders were left behind by a killed minder.
     fn reap(&mut self, ends: &UnixStream) -> Result<(), Failure> {
         while matches!(rustix::io::read(ends, &mut [0u8; 64]), Ok(1..)) {}
         while let Some(EndedChild { pid, cpu, .. }) = reap_child().map_err(failed("waiting for a child"))? {

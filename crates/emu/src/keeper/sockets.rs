@@ -6,7 +6,7 @@ use std::io;
 use super::hosts::DEVICE;
 use crate::message::DeviceCounters;
 
-/// What the device has counted.
+/// The device's counters.
 pub(super) fn device_counters() -> io::Result<DeviceCounters> {
     let text = fs::read_to_string("/proc/thread-self/net/dev")?;
     counters_of(&text, DEVICE).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the device is gone"))
@@ -14,8 +14,7 @@ pub(super) fn device_counters() -> io::Result<DeviceCounters> {
 
 /// Whether a socket listens for connections, or is bound for datagrams; on any port if none is named.
 pub(super) fn listens(port: Option<u16>) -> bool {
-    // States as the kernel writes them: TCP_LISTEN; and TCP_CLOSE, which is what a UDP socket that is not connected
-    // has.
+    // States as the kernel writes them: TCP_LISTEN; and TCP_CLOSE, the state of an unconnected UDP socket.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
     tables.into_iter().any(|(table, state)| {
         let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();

@@ -32,7 +32,7 @@ impl Stage {
     }
 }
 
-/// The program itself, whatever has become of its file, as a keeper.
+/// The program itself as a keeper, even if its file was replaced or removed.
 pub(crate) fn keeper_command(stage: Stage) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("inhaul").args(KEEPER_ARGUMENTS).arg(stage.name());

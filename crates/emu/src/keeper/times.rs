@@ -12,7 +12,7 @@ struct Process {
     ticks: u64,
 }
 
-/// What each of `roots` and all processes below it have used, in their order.
+/// Processor time of each of `roots` with all processes below it, in their order.
 pub(super) fn of_trees(roots: &[i32]) -> Vec<Span> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
     let pids = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
@@ -28,7 +28,7 @@ fn sums(processes: &BTreeMap<i32, Process>, roots: &[i32]) -> Vec<u64> {
     let mut sums = vec![0; roots.len()];
     for (&pid, process) in processes {
         let mut at = pid;
-        // Whatever /proc says of parents, it ends.
+        // The search ends for every content of /proc.
         for _ in 0..processes.len() {
             if let Some(root) = roots.iter().position(|&root| root == at) {
                 sums[root] += process.ticks;

@@ -64,7 +64,7 @@ impl VnetHeader {
     }
 }
 
-/// What is above IP in a superpacket.
+/// The protocol above IP in a superpacket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Tcp,
@@ -97,7 +97,7 @@ pub(super) struct Layout {
     pub(super) ip_len: usize,
     /// Length of the IP header and the one above it.
     pub(super) headers_len: usize,
-    /// Payload of each segment but the last, which has what is left.
+    /// Payload of each segment except the last, which has the rest.
     pub(super) segment_len: usize,
     /// Number of segments.
     pub(super) count: u16,
@@ -118,7 +118,7 @@ pub(super) fn destination(ip: &[u8]) -> Result<IpAddr, Refused> {
     }
 }
 
-/// The layout of a packet, if it is a superpacket. Whatever wrote it may lie: each length is checked against the
+/// The layout of a packet, if it is a superpacket. Its writer may be hostile: each length is checked against the
 /// others.
 pub(super) fn layout(vnet: VnetHeader, ip: &[u8]) -> Result<Option<Layout>, Refused> {
     let (transport, is_v6) = match (vnet.gso_type & !GSO_ECN, ip[0] >> 4) {

@@ -99,7 +99,7 @@ impl Sample {
     }
 }
 
-/// An ordinary packet of so many bytes from 10.0.0.1 to 10.0.0.2.
+/// An ordinary packet of `len` bytes from 10.0.0.1 to 10.0.0.2.
 pub(crate) fn ordinary(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; VNET_LEN + len];
     bytes[VNET_LEN] = 0x45;
@@ -113,7 +113,7 @@ pub(crate) fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     (0..packet.segments()).map(|index| packet.cut(index..index + 1)).collect()
 }
 
-/// What is above the headers.
+/// The payload above the headers.
 pub(crate) fn payload(bytes: &[u8]) -> &[u8] {
     let ip = &bytes[VNET_LEN..];
     let (ip_len, protocol) = if ip[0] >> 4 == 6 { (40, ip[6]) } else { (20, ip[9]) };

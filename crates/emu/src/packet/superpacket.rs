@@ -25,7 +25,7 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// Understands what a device has handed over.
+    /// Parses a packet from a device.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, Refused> {
         let (vnet, ip) = bytes.split_first_chunk::<VNET_LEN>().ok_or(Refused::Malformed)?;
         let destination = destination(ip)?;
@@ -48,7 +48,7 @@ impl Packet {
         bytes as u32
     }
 
-    /// What is handed to a device to deliver all of it.
+    /// The bytes to give to a device to deliver all of it.
     pub(crate) fn whole(&self) -> &[u8] {
         &self.bytes
     }
@@ -58,16 +58,16 @@ impl Packet {
         size_of::<Self>() + self.bytes.capacity()
     }
 
-    /// What was [`parse`](Self::parse)d.
+    /// The bytes given to [`parse`](Self::parse).
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// What is handed to a device to deliver some of the segments: one packet, or a smaller superpacket.
+    /// The bytes to give to a device to deliver some of the segments: one packet, or a smaller superpacket.
     ///
-    /// It is what the sender's kernel would have made of them: lengths, sequence number and IP identification go on,
-    /// FIN and PSH are on the last segment only, CWR is on the first only (RFC 3168 section 6.1.2). Its checksum is
-    /// left to be completed, as in what was handed over; that of the IPv4 header is complete.
+    /// It equals the packet that the sender's kernel would have made of them: lengths, sequence number and IP
+    /// identification continue, FIN and PSH are on the last segment only, CWR is on the first only (RFC 3168 section
+    /// 6.1.2). Its checksum is still to be completed, as in the original; that of the IPv4 header is complete.
     pub(crate) fn cut(&self, segments: Range<u16>) -> Vec<u8> {
         let Some(layout) = self.layout else { return self.bytes.clone() };
         let (ip, first) = (&self.bytes[VNET_LEN..], usize::from(segments.start));
@@ -116,7 +116,7 @@ fn correct_ip(ip: &mut [u8], layout: &Layout, first: u16) {
     put(ip, 10, checksum);
 }
 
-/// Sequence number and flags, or length; and the sum of the pseudo header, which is what an uncompleted checksum is.
+/// Sequence number and flags, or length; and the sum of the pseudo header, which is the uncompleted checksum.
 fn correct_transport(ip: &mut [u8], layout: &Layout, offset: usize, is_first: bool, is_last: bool) {
     let pseudo = pseudo_header_sum(ip, layout);
     let header = &mut ip[layout.ip_len..];
@@ -188,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is cut, and where: the pieces are legal packets, and together are what was cut.
+        /// For all packets and all cuts: the pieces are legal packets, and together equal the original.
         #[test]
         fn cut_pieces_are_legal_and_come_to_the_whole(
             sample in samples::superpackets(),
@@ -204,7 +204,7 @@ mod tests {
             for range in ends.windows(2).map(|pair| pair[0]..pair[1]) {
                 let piece = packet.cut(range.clone());
                 let singles: Vec<Vec<u8>> = range.clone().map(|index| packet.cut(index..index + 1)).collect();
-                prop_assert_eq!(samples::split(&piece), singles.clone(), "a run is what its segments are");
+                prop_assert_eq!(samples::split(&piece), singles.clone(), "a run equals its segments");
                 for (index, single) in range.zip(&singles) {
                     samples::check(single, &sample, index, count)?;
                     prop_assert_eq!(single.len() - VNET_LEN, packet.segment_bytes(index) as usize);
@@ -217,7 +217,7 @@ mod tests {
             prop_assert_eq!(bytes_on_wire, samples::payload(packet.whole()).len() + usize::from(count) * headers);
         }
 
-        /// Nothing that a device could hand over makes the parser or the knife panic.
+        /// No bytes from a device make the parser or the splitter panic.
         #[test]
         fn parse_and_cut_take_anything(
             mut bytes in samples::superpackets().prop_map(|sample| sample.bytes()),

@@ -80,7 +80,7 @@ mod tests {
     fn read_takes_mirrors_and_options() {
         let sum = "0f".repeat(32);
         let text = format!(
-            "# mine\n\ninhaul://a/d/f\tinhaul://b:5/e/f\thttp://c/f\n  out=g\n\tdir=sub/deep/\n  checksum=sha-256={sum}\n\
+            "# mine\n\ninhaul://a/d/f\tinhaul://b:5/e/f\tftp://c/f\n  out=g\n\tdir=sub/deep/\n  checksum=sha-256={sum}\n\
              inhaul://a/tree/\r\ninhaul://a/x\n dir=./y\n"
         );
         let items = read(&text).unwrap();
@@ -112,7 +112,7 @@ mod tests {
         assert!(matches!(read("inhaul://a/f\n checksum=md5=00\n"), Err(FetchListError::BadValue { line: 2, .. })));
         assert!(matches!(read(" out=f\n"), Err(FetchListError::Missing { line: 1, .. })));
         assert!(matches!(read("inhaul://a/\n"), Err(FetchListError::Missing { line: 1, .. })));
-        assert!(matches!(read("#\nhttp://a/f\n"), Err(FetchListError::NoSource { line: 2, .. })));
+        assert!(matches!(read("#\nftp://a/f\n"), Err(FetchListError::NoSource { line: 2, .. })));
         assert!(matches!(read("inhaul://a:x/f\n"), Err(FetchListError::BadUrl { line: 1, .. })));
     }
 }

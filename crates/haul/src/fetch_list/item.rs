@@ -10,6 +10,8 @@ use inhaul_session::api::source::{Source, SourceError};
 pub(super) const SESSIONS_MAX: usize = 512;
 /// Most mirrors of one file.
 const MIRRORS_MAX: usize = 64;
+/// Most HTTP servers that one file is fetched from at once: lists name dozens. The first are the best.
+const WEB_MIRRORS_MAX: usize = 8;
 /// Most checksums of one file.
 const CHECKSUMS_MAX: usize = 16;
 /// Longest path, in bytes: the system takes no longer one.
@@ -40,9 +42,9 @@ pub enum FetchListError {
     /// It is no XML, or XML with a document type definition.
     #[error("it is not XML as Metalink uses it: {0}")]
     Xml(String),
-    /// It is XML, but no Metalink 4.
+    /// It is XML, but no Metalink.
     #[error(
-        "it is not Metalink 4 (RFC 5854): its first element is '{0}', not 'metalink' of urn:ietf:params:xml:ns:metalink"
+        "it is no Metalink, neither 4 (RFC 5854) nor 3: its first element is '{0}', not 'metalink' of urn:ietf:params:xml:ns:metalink"
     )]
     NotMetalink(String),
     /// A name would lead out of the destination, or is none.
@@ -73,9 +75,9 @@ pub enum FetchListError {
         /// The path.
         path: String,
     },
-    /// No server of ours has it.
+    /// No server has it that is spoken to here.
     #[error(
-        "line {line}: '{path}' has no URL that begins with inhaul://; fetch it with a program that speaks the others"
+        "line {line}: '{path}' has no URL that begins with inhaul://, https:// or http://; fetch it with a program that speaks the others"
     )]
     NoSource {
         /// Where.
@@ -167,22 +169,26 @@ pub enum FetchListError {
     Empty,
 }
 
-/// The servers that a URL of ours names; `None` when it is of another scheme.
+/// The places that a URL names; `None` when it is of a scheme that is not fetched from.
 pub(super) fn locations(url: &str, line: usize) -> Result<Option<Vec<Location>>, FetchListError> {
-    if !url.starts_with("inhaul://") {
+    if !["inhaul://", "http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Ok(None);
     }
     // Of a path, each byte may be written as three; hosts and tickets come before and behind it.
     if url.len() > URL_BYTES_MAX {
         return Err(FetchListError::TooLong { line, what: "a URL", most: URL_BYTES_MAX });
     }
-    let source = url.parse().and_then(Source::of_others).map_err(|error| FetchListError::BadUrl { line, error })?;
+    let source = url.parse().and_then(Source::without_files).map_err(|error| FetchListError::BadUrl { line, error })?;
     Ok(Some(Request::from(source).mirrors))
 }
 
 /// Adds `more` to `mirrors`, each server once.
 pub(super) fn add_mirrors(mirrors: &mut Vec<Location>, more: Vec<Location>, line: usize) -> Result<(), FetchListError> {
     for location in more {
+        let of_web = mirrors.iter().filter(|known| known.server.url.is_some()).count();
+        if location.server.url.is_some() && of_web >= WEB_MIRRORS_MAX {
+            continue;
+        }
         if !mirrors.iter().any(|known| known.server == location.server) {
             mirrors.push(location);
         }

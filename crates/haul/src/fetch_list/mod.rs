@@ -1,4 +1,4 @@
-//! Lists of files to fetch: Metalink 4 (RFC 5854), and the input files of aria2.
+//! Lists of files to fetch: Metalink 4 (RFC 5854) and 3, and the input files of aria2.
 //!
 //! Such a list names files one by one. Fetched separately, each file would need a session with each of its mirrors. So
 //! files that lie in one directory at their mirrors, in the same way as they will here, are fetched as one data set;
@@ -131,6 +131,10 @@ fn alone(item: Item) -> Request {
 
 /// Where an item lies, and its path below, which is as long as all mirrors and the destination share it.
 fn home_of(item: &Item) -> Option<(Home, String)> {
+    if item.mirrors.iter().any(|mirror| mirror.server.url.is_some()) {
+        // A URL is of one file.
+        return None;
+    }
     let shared = item.mirrors.iter().fold(item.path.as_str(), |shared, mirror| shared_end(shared, &mirror.path));
     let above = |path: &str| path[..path.len() - shared.len()].trim_end_matches('/').to_owned();
     let mirrors =

@@ -1,4 +1,4 @@
-//! How much of the log is whose: no client, and not all strangers together, push out of the files what others have done.
+//! Shares of the log: neither one client nor all strangers together can push other clients' lines out of the files.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const OTHERS: &str = "others";
 #[derive(Debug, Default)]
 pub(super) struct Shares(BTreeMap<String, Share>);
 
-/// What was written about one client in a day.
+/// Bytes written about one client in a day.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     day: Written,
@@ -49,7 +49,7 @@ impl Shares {
 }
 
 impl Share {
-    /// Takes so many bytes out of it; false when it is used up, until the day is over.
+    /// Takes `bytes` out of it; false when it is used up, until the day is over.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let may = !self.is_told && self.day.has_room(bytes, u64::MAX, DAY_BYTES_MAX);
         if may {
@@ -58,7 +58,7 @@ impl Share {
         may
     }
 
-    /// Whether nobody has been told yet that it is used up.
+    /// Whether its exhaustion has not been logged yet.
     pub(super) fn is_news(&mut self) -> bool {
         !std::mem::replace(&mut self.is_told, true)
     }
@@ -69,7 +69,7 @@ impl Written {
         now.seconds().abs_diff(self.since.seconds()) >= seconds
     }
 
-    /// Whether another time begins, of so many seconds.
+    /// Whether a new period of `seconds` begins.
     pub(super) fn begin_anew(&mut self, now: UnixTime, seconds: u64) -> bool {
         let is_over = self.is_over(now, seconds);
         if is_over {

@@ -29,14 +29,14 @@ use super::kernel_tcp::{self, Served, TcpJob, TcpReceived, TcpSent};
 pub(super) const TRANSPORT_PORT: u16 = 4321;
 /// Where it serves flows of the kernel's TCP.
 pub(super) const TCP_PORT: u16 = 4322;
-/// What a receiver's agent says when it waits for the start.
+/// A receiver's agent's line when it waits for the start.
 pub(super) const READY: &str = "ready";
 /// The longest job.
 const JOB_BYTES_MAX: u64 = 16 << 20;
 /// The longest of the lines that follow it.
 const LINE_BYTES_MAX: u64 = 64;
 
-/// What an agent is to do.
+/// An agent's job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Job {
     Serve(ServeJob),
@@ -46,7 +46,7 @@ pub(super) enum Job {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ServeJob {
     pub(super) send_rate: Option<u64>,
-    /// What that becomes, by when in seconds.
+    /// Changes of that value, with times in seconds.
     pub(super) send_rates: Vec<(f64, u64)>,
     pub(super) datagrams: Vec<DatagramJob>,
 }
@@ -74,7 +74,7 @@ pub(super) struct TransportJob {
     pub(super) transport: String,
     pub(super) parameters: Vec<(String, String)>,
     pub(super) receive_rate: Option<u64>,
-    /// What that becomes, by when in seconds.
+    /// Changes of that value, with times in seconds.
     pub(super) receive_rates: Vec<(f64, u64)>,
     pub(super) flows: Vec<FlowJob>,
 }
@@ -92,7 +92,7 @@ pub(super) struct FlowJob {
     pub(super) rate: Option<u64>,
 }
 
-/// What a sender's agent saw.
+/// A sender's agent's record.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct ServeReport {
     pub(super) tcp: Vec<TcpSent>,
@@ -101,7 +101,7 @@ pub(super) struct ServeReport {
     pub(super) failure: Option<String>,
 }
 
-/// What a receiver's agent saw.
+/// A receiver's agent's record.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct ReceiveReport {
     /// Flows of our own transports, by their numbers.
@@ -115,7 +115,7 @@ pub(super) struct ReceiveReport {
 /// Runs an agent in this process, whose flows use the address `data`: what `inhaul lab agent` does.
 ///
 /// # Errors
-/// When standard input is no job, when what has to be listened on is taken, or standard output is gone.
+/// If standard input is no job, if the address to listen on is taken, or if standard output is gone.
 pub fn run_agent(data: IpAddr) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut line = String::new();
@@ -166,7 +166,7 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     let listener = listen_tcp((data, TCP_PORT).into(), 128, None)?;
     let of_listener = Arc::clone(&served);
     named("tcp-listener").spawn(move || kernel_tcp::serve(&listener, &of_listener))?;
-    // The receivers say what the scenario wants.
+    // The receivers request the scenario's settings.
     let identity = ServerIdentity {
         plaintext: true,
         ..ServerIdentity::passing(Rights::only(Right::Read)).map_err(io::Error::other)?
@@ -227,7 +227,7 @@ fn turn(dial: &RateDial, rates: &[(f64, u64)], began: Instant) {
     }
 }
 
-/// What a flow over TCP has come to; of one without a thread, why.
+/// The result of a flow over TCP; without a thread, the reason.
 fn received(job: &TcpJob, thread: io::Result<ScopedJoinHandle<'_, TcpReceived>>) -> Option<TcpReceived> {
     match thread {
         Ok(thread) => thread.join().ok(),

@@ -15,7 +15,7 @@ const HEADERS: usize = 28;
 /// Datagrams that are later than this are not sent any more: their time has passed.
 const LATENESS_KEPT: Duration = Duration::from_millis(10);
 
-/// What one sender sends.
+/// The datagrams of one sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct DatagramJob {
     pub(super) to: SocketAddr,

@@ -30,9 +30,9 @@ pub struct Emulation {
     pub attempts: u32,
 }
 
-/// Runs a plan in real time. What the host could not emulate honestly, or the emulator cannot do, makes the result
-/// invalid and says why. While the host is at fault the plan is run again, as often as is allowed: chosen is by
-/// validity alone, never by the results.
+/// Runs a plan in real time. If the host could not emulate the network faithfully, or the emulator lacks a feature, the
+/// result is invalid and has the reason. While the host is the cause, the plan is run again, as often as is allowed:
+/// the choice depends only on validity, never on the results.
 pub fn run_emulated(plan: &Plan, seed: u64, how: Emulation, advanced: &dyn Fn(Span)) -> RunResult {
     let options = Options { wait: how.wait, awake: how.awake, ..Options::default() };
     let mut attempts = 0;
@@ -55,7 +55,7 @@ pub fn run_emulated(plan: &Plan, seed: u64, how: Emulation, advanced: &dyn Fn(Sp
     RunResult { attempts, ..judged(plan, seed, "emu", outcome) }
 }
 
-/// What was seen.
+/// The records.
 struct Seen {
     outcome: Outcome,
     /// Why it is not to be believed.

@@ -40,7 +40,7 @@ fn name_of(plan: &Plan, host: NodeId) -> String {
     plan.topology.nodes().find(|(id, _)| *id == host).map(|(_, name)| name.to_owned()).unwrap_or_default()
 }
 
-/// What the hosts are to do, by their names.
+/// The hosts' jobs, by their names.
 #[derive(Default)]
 pub(super) struct Jobs {
     pub(super) serve: BTreeMap<String, ServeJob>,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// The longest line that asks for a flow.
 const LINE_MAX: u64 = 128;
-/// What is read and written at a time.
+/// Bytes that are read and written at a time.
 const CHUNK: usize = 256 << 10;
 /// A sender without any answer for this long is given up.
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
@@ -35,11 +35,11 @@ pub(super) struct TcpJob {
     pub(super) stop_s: Option<f64>,
     /// Bytes; `None`: without end.
     pub(super) size: Option<u64>,
-    /// Most that the receiver lets be on its way, in bytes; `None`: what the kernel chooses.
+    /// The receiver's limit of bytes in flight; `None`: the kernel's choice.
     pub(super) window: Option<u64>,
 }
 
-/// What its receiver saw.
+/// Its receiver's record.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct TcpReceived {
     pub(super) flow: usize,
@@ -49,7 +49,7 @@ pub(super) struct TcpReceived {
     pub(super) failure: Option<String>,
 }
 
-/// What its sender saw.
+/// Its sender's record.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct TcpSent {
     pub(super) flow: usize,
@@ -104,7 +104,7 @@ fn serve_flow(stream: TcpStream, served: &Served) {
     note(sent.with_counts(&stream));
 }
 
-/// What the first line asks for: number, congestion control, bytes.
+/// The request in the first line: number, congestion control, bytes.
 fn asked(stream: &TcpStream) -> io::Result<(usize, String, Option<u64>)> {
     stream.set_read_timeout(Some(LINE_PATIENCE))?;
     let mut line = String::new();
@@ -125,7 +125,7 @@ impl TcpSent {
     fn with_counts(&self, stream: &TcpStream) -> Self {
         let counts = tcp_counts(stream).unwrap_or_default();
         Self {
-            // What was known stays known when the connection is gone.
+            // The record stays when the connection is gone.
             retransmitted: self.retransmitted.max(counts.retransmitted),
             segment_bytes: self.segment_bytes.max(counts.segment_bytes),
             rtt_us: if counts.rtt_us > 0 { counts.rtt_us } else { self.rtt_us },

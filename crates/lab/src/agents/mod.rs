@@ -48,7 +48,7 @@ trait Ground {
     fn begin(&self) {}
 }
 
-/// Has agents do everything that the plan says, and collects what they saw.
+/// Makes agents execute the plan, and collects their records.
 fn run_agents(plan: &Plan, seed: u64, ground: &dyn Ground, advanced: &dyn Fn(Span)) -> Result<Seen, String> {
     let Jobs { serve, receive } = Jobs::of(plan, seed, &|host| ground.address(host))?;
     let start = |host: &str, job: Job| -> Result<(Agent, String), String> {
@@ -101,7 +101,7 @@ fn wait_for(plan: &Plan, receivers: &[Agent], advanced: &dyn Fn(Span)) -> Result
     Ok(())
 }
 
-/// What of a plan real processes cannot do, if anything.
+/// The parts of a plan that real processes cannot do, if there are any.
 fn refusal(plan: &Plan) -> Option<String> {
     plan.flows.iter().find_map(|flow| {
         jobs::kernel_name(flow.protocol.name)?;
@@ -111,7 +111,7 @@ fn refusal(plan: &Plan) -> Option<String> {
     })
 }
 
-/// What went wrong with the plan's flows.
+/// The failures of the plan's flows.
 fn failures<'a>(plan: &'a Plan, outcome: &'a Outcome) -> impl Iterator<Item = String> + 'a {
     outcome.flows.iter().zip(&plan.flows).filter_map(|(flow, planned)| {
         flow.failure.as_ref().map(|failure| format!("flow '{}' failed: {failure}", planned.name))

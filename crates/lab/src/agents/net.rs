@@ -37,9 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const JOBS_MAX: usize = 64;
 /// A secret that is shorter is guessed too easily.
 const SECRET_MIN: usize = 16;
-/// What the secret is for, so that it proves nothing elsewhere.
+/// The purpose of the secret, so that it proves nothing elsewhere.
 const CONTEXT: &str = "inhaul lab agent, proof of the secret, version 2";
-/// What of a connection is proven with it.
+/// The value of a connection that is proven with it.
 const LABEL: &str = "EXPORTER-inhaul-lab-agent";
 
 /// The hosts of a real network, by their names in the scenario.
@@ -108,8 +108,8 @@ impl Host {
     }
 }
 
-/// Runs a plan once between real hosts, in real time. The network is what it is: the scenario's topology says only
-/// what is ideal.
+/// Runs a plan once between real hosts, in real time. The network is real: the scenario's topology only defines the
+/// ideal rates.
 pub fn run_net(plan: &Plan, seed: u64, hosts: &Hosts, advanced: &dyn Fn(Span)) -> RunResult {
     judged(plan, seed, "net", between(plan, seed, hosts, advanced))
 }
@@ -185,8 +185,8 @@ enum Side {
     Agent,
 }
 
-/// What proves on this connection, and on no other, that one side knows the secret. So whoever is in between, with
-/// keys of its own, cannot pass it on.
+/// A proof, valid only on this connection, that one side knows the secret. So an attacker in between, with keys of its
+/// own, cannot pass it on.
 fn proof(secret: &str, stream: &ControlStream, side: Side) -> io::Result<blake3::Hash> {
     let context: &[u8] = match side {
         Side::Laboratory => b"laboratory",
@@ -323,8 +323,8 @@ mod tests {
 
     #[test]
     fn introduction_is_good_on_its_own_connection_only() {
-        // Somebody in between, who is an agent to the laboratory and a laboratory to the agent, and passes on what
-        // they say.
+        // An attacker in between, who acts as an agent to the laboratory and as a laboratory to the agent, and forwards
+        // their messages.
         let agents = TcpListener::bind("127.0.0.1:0").unwrap();
         let between = TcpListener::bind("127.0.0.1:0").unwrap();
         let (at_agent, at_between) = (agents.local_addr().unwrap(), between.local_addr().unwrap());

@@ -10,14 +10,14 @@ use super::kernel_tcp::{TcpReceived, TcpSent};
 use crate::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use crate::scenario::{FlowPlan, Plan};
 
-/// What the agents have reported.
+/// The agents' reports.
 #[derive(Default)]
 pub(super) struct Seen {
     received: Vec<ReceiveReport>,
     sent: BTreeMap<usize, TcpSent>,
     sender_cpu_s: f64,
     receiver_cpu_s: f64,
-    /// What went wrong at the agents themselves.
+    /// Failures of the agents themselves.
     pub(super) failures: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Seen {
         }
         let missing = || FlowOutcome {
             stop: plan.end,
-            failure: Some("nobody reported what became of it".to_owned()),
+            failure: Some("no agent reported its result".to_owned()),
             ..FlowOutcome::default()
         };
         let flows: Vec<FlowOutcome> = flows.into_iter().map(|flow| flow.unwrap_or_else(missing)).collect();
@@ -97,7 +97,7 @@ fn of_transport(plan: &Plan, seen: StagedFlowReport) -> FlowOutcome {
     }
 }
 
-/// The kernel counts segments at the sender: those that it sent again are taken for lost.
+/// The kernel counts segments at the sender: retransmitted ones count as lost.
 fn of_tcp(plan: &Plan, planned: &FlowPlan, seen: TcpReceived, sent: &TcpSent) -> FlowOutcome {
     let mtu = u64::from(planned.mtu);
     // IP and TCP headers with timestamps, when the kernel did not say.

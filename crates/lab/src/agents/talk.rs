@@ -20,14 +20,14 @@ pub(super) struct Agent {
     pub(super) host: String,
     input: File,
     output: File,
-    /// What it has said beyond the lines that were heard.
+    /// Received text beyond the lines that were read.
     heard: Vec<u8>,
-    /// What must live as long as the agent does.
+    /// Values that must live as long as the agent.
     _holds: Box<dyn std::any::Any>,
 }
 
 impl Agent {
-    /// The agent in `host` that reads from `input` and speaks into `output`; it is told its job.
+    /// The agent in `host` that reads from `input` and writes to `output`; it gets its job.
     pub(super) fn new(
         host: &str,
         (input, output): (File, File),
@@ -55,7 +55,7 @@ impl Agent {
         key.map(|key| key.trim().to_owned()).ok_or_else(|| format!("the agent in host '{}' did not start", self.host))
     }
 
-    /// Its next line, or what it said before it ended. It may take its time for the whole, but must not fall silent.
+    /// Its next line, or its last text before it ended. It may take its time for the whole, but must not fall silent.
     fn hear_line(&mut self) -> Result<Vec<u8>, String> {
         let mut chunk = vec![0; 1 << 16];
         loop {

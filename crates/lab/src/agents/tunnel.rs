@@ -12,9 +12,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 /// Bytes that are taken from a pipe at a time.
 const CHUNK: usize = 64 * 1024;
 
-/// Carries what comes from `source` to the other end, and what comes from there to `sink`. An end of `source` is told
-/// to the other end, and an end that is told from there closes `sink`. It ends when both have ended, or the connection
-/// has.
+/// Carries data from `source` to the other end, and data from there to `sink`. The end of `source` is reported to the
+/// other end, and an end reported from there closes `sink`. It ends when both have ended, or the connection has.
 ///
 /// # Errors
 /// When the connection breaks, or `sink` takes nothing more.
@@ -51,7 +50,7 @@ pub(super) fn carry(mut stream: ControlStream, tcp: &TcpStream, mut source: File
     Ok(())
 }
 
-/// Passes on what has come.
+/// Passes on received data.
 fn take(stream: &mut ControlStream, sink: &mut Option<File>) -> io::Result<()> {
     while let Some(frame) = stream.next_frame().map_err(io::Error::other)? {
         match (frame, sink.as_mut()) {

@@ -23,7 +23,7 @@ const RIVALS: [&Protocol; 6] = [&tcp::RENO, &tcp::CUBIC, &tcp::CUBIC, &tcp::BBR,
 const RIVALS_MAX: u64 = 20;
 /// No flow has less than this on average, in bits per second: below, each has less than a packet on its way.
 const FLOW_BPS_MIN: f64 = 100_000.0;
-/// What the measured part of a run may carry, and what the time to settle before may, in bits.
+/// Most bits that the measured part of a run may carry, and most bits of the settling time before.
 const WINDOW_BITS: f64 = 40e9;
 const SETTLE_BITS: f64 = 10e9;
 /// However fast the link is, this long is measured and settled, in seconds.
@@ -31,7 +31,7 @@ const WINDOW_S_MIN: f64 = 8.0;
 const SETTLE_S_MIN: f64 = 2.0;
 /// On links faster than this, own flows have fewer joins and leaves.
 const FAST_BPS: f64 = 1e9;
-/// What must be right after rivals leave is measured from here on.
+/// Results after rivals leave are measured from here on.
 pub(super) const AFTER_S: f64 = 3.0;
 
 impl Network {
@@ -158,7 +158,7 @@ impl Network {
         self.rivals.iter().map(|rival| rival.start_s).chain(self.own.iter().map(|own| own.start_s))
     }
 
-    /// Own flows join and leave, and nothing else changes.
+    /// Only own flows join and leave.
     fn in_peace(&mut self, random: &mut RandomStream) {
         if random.unit() < 0.25 {
             self.udp = Some(Udp { bps: (self.rate() * (0.1 + 0.4 * random.unit())) as u64, spells: None });
@@ -267,14 +267,14 @@ fn rounded(bps: f64) -> f64 {
     (bps / unit).round() * unit
 }
 
-/// What the bottleneck's queue holds, in packets, and how it drops them.
+/// Capacity of the bottleneck's queue, in packets, and its discipline.
 fn queue(random: &mut RandomStream, rate: f64, longest_ms: f64) -> (u64, Discipline) {
     let packets = |ms: f64| (ms * rate / 1e3 / PACKET_BITS) as u64;
     let (is_tiny, few, ms) = (random.unit() < 0.2, 5 + random.below(16), log_uniform(random, 1.0, longest_ms));
     let drawn = if is_tiny { few } else { packets(ms).max(5) };
     match random.unit() {
         u if u < 0.7 => (drawn, Discipline::Tail),
-        // Such queues are long and kept short by what they drop.
+        // Such queues have much room, and their drops keep them short.
         u if u < 0.85 => (drawn.max(packets(200.0)).max(50), Discipline::CoDel),
         _ if drawn >= 30 => (drawn, Discipline::Red),
         _ => (drawn, Discipline::Tail),

@@ -11,7 +11,7 @@ use crate::stars::Knowledge;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Long flows that take what others leave: TCP, UDT.
+    /// Long flows that take the capacity left by others: TCP, UDT.
     Elastic,
     /// No elastic rivals, constant rates; own flows join and leave.
     Steady,
@@ -81,7 +81,7 @@ pub enum Discipline {
 pub struct Contestant {
     /// A registered protocol.
     pub protocol: String,
-    /// Whether GTP is told the capacities; other protocols do not ask.
+    /// Whether GTP is told the capacities; other protocols do not need them.
     pub knowledge: Knowledge,
 }
 
@@ -95,12 +95,12 @@ impl Contestant {
         protocol.is_some_and(|protocol| protocol.parameters.iter().any(|known| known.name == parameter))
     }
 
-    /// Whether it is told the capacities, and can be.
+    /// Whether it is told the capacities, if it accepts them.
     pub fn is_told(&self) -> bool {
         self.knowledge == Knowledge::Told && self.has("control")
     }
 
-    /// A protocol that finds out what it needs to know.
+    /// A protocol that measures its capacities.
     pub fn of(protocol: &str) -> Self {
         Self { protocol: protocol.to_owned(), knowledge: Knowledge::Found }
     }

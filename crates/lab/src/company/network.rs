@@ -16,11 +16,11 @@ pub struct Network {
     pub place: Place,
     /// Rate of the bottleneck, in bits per second.
     pub rate_bps: u64,
-    /// What its queue holds, in packets.
+    /// Capacity of its queue, in packets.
     pub queue_packets: u64,
     /// How it drops packets.
     pub discipline: Discipline,
-    /// The contestant's flows. Those that cross the bottleneck come first.
+    /// The contestant's flows. Flows over the bottleneck come first.
     pub(super) own: Vec<Own>,
     /// How many cross it.
     pub(super) crossing: usize,
@@ -92,7 +92,7 @@ impl Network {
         self.own.first().map_or(0.0, |own| own.rtt_ms)
     }
 
-    /// What the queue holds, in milliseconds at the rate of the start.
+    /// Capacity of the queue, in milliseconds at the rate of the start.
     pub fn queue_ms(&self) -> f64 {
         self.queue_packets as f64 * PACKET_BITS * 1e3 / self.rate_bps as f64
     }
@@ -122,7 +122,7 @@ impl Network {
         self.kind == Kind::Steady && self.queue_packets >= 20 && least >= 400_000
     }
 
-    /// In words, for a line of a table or a title.
+    /// A description, for a line of a table or a title.
     pub fn about(&self) -> String {
         let mut parts = Vec::new();
         if let Some(first) = self.rivals.first() {
@@ -138,6 +138,6 @@ impl Network {
             self.udp.as_ref().map(|udp| if udp.spells.is_some() { "UDP on and off" } else { "UDP" }),
         ];
         parts.extend(turns.into_iter().flatten().map(str::to_owned));
-        if parts.is_empty() { "nobody else".to_owned() } else { parts.join(", ") }
+        if parts.is_empty() { "no rivals".to_owned() } else { parts.join(", ") }
     }
 }

@@ -1,4 +1,4 @@
-//! A run over a shared network, with what its bottleneck carried and queued over time.
+//! A run over a shared network, with its bottleneck's rate and queue over time.
 
 use inhaul_base::{Bitrate, Span};
 
@@ -13,7 +13,7 @@ const LOOKS: u64 = 4_000;
 /// They are not nearer to each other than this.
 const LOOK_MIN: Span = Span::from_millis(1);
 
-/// What was seen of a run.
+/// The record of a run.
 pub(super) struct Observed {
     pub(super) run: RunResult,
     /// Time in seconds, and what waited then, in seconds at the rate of then.

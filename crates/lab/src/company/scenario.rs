@@ -51,7 +51,7 @@ impl Network {
         text
     }
 
-    /// What the shared link is like. Jitter of a packet's time breaks the phases that a simulator's exact times make.
+    /// The shared link. Jitter of a packet's time breaks the phases that a simulator's exact times cause.
     fn bottleneck(&self) -> String {
         let (bps, bytes) = (self.rate_bps, self.queue_packets * 1500);
         let packet_ns = (PACKET_BITS * 1e9 / bps as f64) as u64;
@@ -145,7 +145,7 @@ impl Network {
         let parameters = if contestant.is_told() {
             Some("control = \"paper\"".to_owned())
         } else {
-            // It has no default: such protocols are for paths that nobody else uses, and are told the rate of these.
+            // It has no default: such protocols are for paths without other traffic, and are told the rate of these.
             contestant.has("rate").then(|| format!("rate = \"{} bit/s\"", self.rate_bps))
         };
         for (k, own) in self.own.iter().enumerate() {

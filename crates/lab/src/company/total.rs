@@ -8,7 +8,7 @@ use crate::joins::{Counts, count};
 
 /// The share that counts as fair, over that of CUBIC in the same place.
 const FAIR: [f64; 2] = [0.5, 1.5];
-/// What a rival must keep.
+/// The part that a rival must keep.
 const KEEPS: f64 = 0.5;
 /// The part of the link and the queue that there must be after rivals have left.
 const USED: f64 = 0.95;
@@ -55,7 +55,7 @@ pub struct Company {
     pub share_max: Option<f64>,
     /// Rivals.
     pub rivals: usize,
-    /// Those that keep at least half of what they have beside CUBIC.
+    /// Number that keep at least half of their rate beside CUBIC.
     pub kept_half: usize,
     /// What rivals keep: the median and the least.
     pub kept_median: Option<f64>,
@@ -76,13 +76,13 @@ pub struct Company {
 pub struct Alone {
     /// How many.
     pub networks: usize,
-    /// What own flows had of what others left, at most 1 each: mean and least.
+    /// Own flows' part of the capacity that others left, at most 1 each: mean and least.
     pub aggregate: Option<f64>,
     /// The least.
     pub aggregate_min: Option<f64>,
     /// The mean with CUBIC in their place.
     pub reference_aggregate: Option<f64>,
-    /// Joins, those that had their shares after three central intervals, and after eight.
+    /// Joins, number with fair shares after three central intervals, and after eight.
     pub joins: Counts,
     /// The same of leaves.
     pub leaves: Counts,
@@ -93,11 +93,11 @@ pub struct Alone {
 /// A criterion and how it was met.
 #[derive(Clone, Debug, Serialize)]
 pub struct Criterion {
-    /// What is asked.
+    /// The criterion.
     pub what: &'static str,
-    /// What is wanted.
+    /// The required value.
     pub wanted: &'static str,
-    /// What was found.
+    /// The found value.
     pub found: String,
     /// Whether that is enough.
     pub met: bool,
@@ -152,7 +152,7 @@ fn is_between(verdict: &Verdict) -> bool {
 
 fn alone(valid: &[&Verdict]) -> Alone {
     let all: Vec<&&Verdict> = valid.iter().filter(|verdict| verdict.kind != Kind::Elastic).collect();
-    // What is beyond the ideal was taken from datagrams, and does not make up for what is missing elsewhere.
+    // Rate beyond the ideal was taken from datagrams, and does not make up for a lack elsewhere.
     let had = sorted(all.iter().filter_map(|verdict| verdict.own.aggregate).map(|part| part.min(1.0)));
     let mut alone = Alone {
         networks: all.len(),
@@ -185,7 +185,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// The criteria for one contestant. Those of which no network says anything are left out.
+/// The criteria for one contestant. Criteria without a measuring network are left out.
 pub fn criteria(verdicts: &[&Verdict]) -> Vec<Criterion> {
     let company = total(verdicts.iter().copied()).company;
     let with_goals: Vec<&Verdict> = verdicts.iter().copied().filter(|verdict| verdict.has_goals).collect();

@@ -1,4 +1,4 @@
-//! The verdict on a contestant in a shared network: what it and its rivals have, over what they have when CUBIC is in
+//! The verdict on a contestant in a shared network: its rate and its rivals' rates, over the same rates with CUBIC in
 //! its place.
 
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct Verdict {
     pub rate_bps: u64,
     /// Round-trip time of the first own flow, in milliseconds.
     pub rtt_ms: f64,
-    /// What its queue holds, in milliseconds at that rate.
+    /// Capacity of its queue, in milliseconds at that rate.
     pub queue_limit_ms: f64,
     /// The rivals' protocol, `mixed`, or `none`.
     pub beside: &'static str,
@@ -37,7 +37,7 @@ pub struct Verdict {
     pub valid: bool,
     /// Own flows that ended badly.
     pub failed: usize,
-    /// What it did.
+    /// Its results.
     pub own: Measured,
     /// Its max-min fair rate of data over the bottleneck, in bits per second.
     pub ideal_bps: f64,
@@ -51,7 +51,7 @@ pub struct Verdict {
     pub after: Option<After>,
     /// Whether the goals for networks without company hold (large enough queues and shares, nothing changes).
     pub has_goals: bool,
-    /// Joins and leaves of own flows, where nothing else changes.
+    /// Joins and leaves of own flows, in networks without other changes.
     pub events: Vec<Event>,
     /// Fingerprint of the run.
     pub trace: String,
@@ -62,7 +62,7 @@ pub struct Verdict {
 pub struct Measured {
     /// Data that came over the bottleneck, in bits per second.
     pub goodput_bps: f64,
-    /// Without elastic rivals: what they had of what others left.
+    /// Without elastic rivals: their part of the capacity that others left.
     pub aggregate: Option<f64>,
     /// Data packets lost over received and lost, in the whole run.
     pub loss: f64,
@@ -70,25 +70,25 @@ pub struct Measured {
     pub queue_ms: f64,
 }
 
-/// What a rival keeps.
+/// A rival's rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kept {
     /// Its protocol.
     pub protocol: String,
     /// Data, in bits per second.
     pub goodput_bps: f64,
-    /// That over what it has beside CUBIC; `None` where it has nothing there.
+    /// That over its rate beside CUBIC; `None` if that is zero.
     pub kept: Option<f64>,
 }
 
-/// What is so once rivals have left, from three seconds after that on.
+/// Results after rivals have left, from three seconds after that on.
 #[derive(Clone, Debug, Serialize)]
 pub struct After {
     /// The part of the link that the contestant has.
     pub used: f64,
     /// Mean queue, in milliseconds.
     pub queue_ms: f64,
-    /// What CUBIC has of it.
+    /// CUBIC's part of it.
     pub reference_used: f64,
     /// And its queue.
     pub reference_queue_ms: f64,
@@ -151,7 +151,8 @@ fn measured(network: &Network, seen: &Observed) -> Measured {
             let events = events(&seen.run, 0.0, &|_| 1500);
             ratio(events.iter().map(|event| event.aggregate).sum(), events.len() as f64)
         }
-        // What web traffic and datagrams take varies, so it is measured: their part and that of nobody are left over.
+        // The rate of web traffic and datagrams varies, so it is measured: their part and the unused part are left
+        // over.
         Kind::Changing => {
             let had = seen.wire_bps(is_crossing, time);
             ratio(had, had + seen.idle_bps(time))

@@ -3,7 +3,7 @@
 use super::item::Item;
 use super::words::Outcome;
 
-/// The number of items by verdict. An item with several results counts as the worst of those whose settings are the
+/// The number of items by verdict. An item with several results counts as the worst result whose settings are the
 /// experiment's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -10,7 +10,7 @@ use crate::judge::TableRow;
 use crate::kept::Kept;
 use crate::words::quantity_words;
 
-/// The heading of an experiment's README under which it says what is known of a check that fails.
+/// The heading in an experiment's README for explanations of failing checks.
 const SHORTCOMINGS: &str = "What did not come out";
 
 /// An item with its results.
@@ -81,8 +81,7 @@ impl<'a> Item<'a> {
         });
     }
 
-    /// The item as a page of the site: with the whole README, so with how it is judged, what was chosen, and what did
-    /// not come out.
+    /// The item as a page of the site, with the whole README: criteria, chosen settings, and deviations.
     pub(super) fn write_page(&self, page: &mut Markup, pictures: &mut Pictures) {
         page.element("h1", &[], |heading| self.write_title(heading));
         let has_results = self.write_results(page, pictures, "h2");
@@ -101,7 +100,8 @@ impl<'a> Item<'a> {
         heading.text(self.title());
     }
 
-    /// What the item is, and its table, figures and checks; without results how to get them. Whether there are results.
+    /// The item's description, table, figures and checks; without results, the command to get them. Returns whether
+    /// there are results.
     fn write_results(&self, page: &mut Markup, pictures: &mut Pictures, heading: &'static str) -> bool {
         match self.experiment {
             Some(experiment) => prose::write(page, prose::introduction(experiment.readme)),
@@ -236,7 +236,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Names of results may hold anything: each byte of what is no letter or digit is written as its number.
+/// Names of results may hold anything: each byte that is no letter or digit is written as its number.
 fn harmless(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -248,7 +248,7 @@ fn harmless(name: &str) -> String {
     text
 }
 
-/// `fig10` is `fig` and 10; what has no number comes after all that have one.
+/// `fig10` is `fig` and 10; names without a number come last.
 fn numbered(name: &str) -> (&str, u64) {
     let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
     (kind, name[kind.len()..].parse().unwrap_or(u64::MAX))

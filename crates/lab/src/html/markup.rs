@@ -13,7 +13,7 @@ pub(super) struct Markup {
 pub(super) type Attributes<'a> = &'a [(&'static str, &'a str)];
 
 impl Markup {
-    /// An element and what is inside of it.
+    /// An element and its content.
     pub(super) fn element(&mut self, tag: &'static str, attributes: Attributes<'_>, inside: impl FnOnce(&mut Self)) {
         self.open(tag, attributes);
         self.out.push('>');
@@ -37,7 +37,7 @@ impl Markup {
         self.out.push_str("/>\n");
     }
 
-    /// Text, whatever is in it.
+    /// Text, with all markup escaped.
     pub(super) fn text(&mut self, text: &str) {
         self.out.push_str(&escape(text));
     }
@@ -47,7 +47,7 @@ impl Markup {
         self.out.push_str(markup);
     }
 
-    /// What was written.
+    /// The written text.
     pub(super) fn finish(self) -> String {
         self.out
     }

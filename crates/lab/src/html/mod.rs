@@ -23,7 +23,7 @@ pub use counts::Counts;
 pub use site::{Page, Site, site};
 
 const STYLE: &str = include_str!("style.css");
-/// Nothing is fetched and nothing runs, whatever a file of results holds.
+/// No content of a result file can make the page fetch or run anything.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 const TITLE: &str = "The papers' tables and figures, and ours";
 
@@ -84,7 +84,7 @@ fn head(head: &mut Markup, title: &str) {
 }
 
 /// The program's experiments with their results, and results of experiments that it does not know; papers by their
-/// year, what is of no paper last, and Figure 7 before Figure 10.
+/// year, experiments without a paper last, and Figure 7 before Figure 10.
 fn items<'a>(experiments: &'a [Experiment], kepts: &'a Kepts) -> Vec<Item<'a>> {
     let of = |name: &str| -> Vec<&'a Kept> {
         kepts.results.iter().map(|found| &found.kept).filter(|kept| kept.experiment == name).collect()

@@ -4,14 +4,14 @@ use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use super::markup::Markup;
 
-/// The lines between the title and the first heading: what the experiment is about.
+/// The lines between the title and the first heading: the subject of the experiment.
 pub(super) fn introduction(readme: &str) -> &str {
     let body =
         readme.trim_start().strip_prefix("# ").and_then(|rest| rest.split_once('\n')).map_or("", |(_, body)| body);
     body.split("\n## ").next().unwrap_or("").trim()
 }
 
-/// The headings of the second level, each with what stands below it.
+/// The headings of the second level, each with the text below it.
 pub(super) fn sections(readme: &str) -> impl Iterator<Item = (&str, &str)> {
     let sections = readme.split("\n## ").skip(1);
     sections
@@ -19,13 +19,13 @@ pub(super) fn sections(readme: &str) -> impl Iterator<Item = (&str, &str)> {
         .map(|(name, body)| (name.trim(), body.trim()))
 }
 
-/// What stands under `## heading`; `None` if there is no such heading.
+/// The text under `## heading`; `None` if there is no such heading.
 pub(super) fn section<'a>(readme: &'a str, heading: &str) -> Option<&'a str> {
     sections(readme).find(|(name, _)| *name == heading).map(|(_, body)| body)
 }
 
-/// Writes Markdown. Comments are for those who check the figures, and links lead to files that are not beside the page:
-/// of a link the text stays.
+/// Writes Markdown. Comments are left out: they are for checks of figures. Of links only the text stays: they lead to
+/// files that are not beside the page.
 pub(super) fn write(page: &mut Markup, markdown: &str) {
     inside(page, &mut Parser::new_ext(markdown, Options::ENABLE_TABLES));
 }
@@ -40,7 +40,7 @@ fn inside<'a>(page: &mut Markup, events: &mut impl Iterator<Item = Event<'a>>) {
             Event::Code(code) => page.leaf("code", &[], &code),
             Event::SoftBreak => page.text(" "),
             Event::HardBreak => page.void("br", &[]),
-            // Comments, and what else would be markup of its own.
+            // Comments and other raw markup.
             _ => {}
         }
     }
@@ -66,7 +66,7 @@ fn element<'a>(page: &mut Markup, tag: &Tag<'_>, events: &mut impl Iterator<Item
     }
 }
 
-/// The element for a tag; `None`: only what is inside is written.
+/// The element for a tag; `None`: only its content is written.
 fn name(tag: &Tag<'_>) -> Option<&'static str> {
     Some(match tag {
         Tag::Paragraph => "p",

@@ -24,7 +24,7 @@ pub struct Site {
 pub struct Page {
     /// Its path within the site, with `/` between folders.
     pub file: String,
-    /// What it holds.
+    /// Its content.
     pub html: String,
 }
 

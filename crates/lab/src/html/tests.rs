@@ -1,4 +1,4 @@
-//! The page as a whole: it parses, refers to nothing that is not there, and holds no markup of others.
+//! The page as a whole: it parses, refers only to existing ids, and holds no foreign markup.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::*;
 use crate::kept::tests::kept;
 use crate::kept::{Found, KeptError, Problem};
 
-/// What a file of results may hold to do harm.
+/// Harmful texts in a file of results.
 const HOSTILE: &str =
     "</td><script>alert(1)</script><img src=\"https://example.org/x\" onerror='x'/>&amp; ]]> -->\u{0}\u{202e}";
 
@@ -40,7 +40,7 @@ fn elements<'a>(document: &'a Document<'_>, tag: &'a str) -> impl Iterator<Item 
     document.descendants().filter(move |node| node.has_tag_name(("http://www.w3.org/1999/xhtml", tag)))
 }
 
-/// Every name stands once, what is referred to is there, and nothing is fetched or run.
+/// Every id stands once, all references exist, and nothing is fetched or run.
 fn assert_self_contained(document: &Document<'_>) {
     assert_links(document, &|_| false);
 }
@@ -76,7 +76,7 @@ fn words_of(document: &Document<'_>) -> String {
     text(document.root()).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Replaces every text in a result but those that `keep` says, by where it stands.
+/// Replaces every text in a result, except those chosen by `keep`, which gets the place.
 fn replace_texts(value: &mut serde_json::Value, path: &str, keep: &[&str]) {
     match value {
         serde_json::Value::String(text) if !keep.contains(&path) => *text = HOSTILE.to_owned(),
@@ -110,7 +110,7 @@ fn report_shows_what_came_out() {
     // Two figures of each of two results, and the letters of all.
     let svg = |node: &Node<'_, '_>| node.has_tag_name(("http://www.w3.org/2000/svg", "svg"));
     assert_eq!(document.descendants().filter(svg).count(), 5);
-    // What has changed settings does not count.
+    // Results with changed settings do not count.
     let not_run = experiments().unwrap().len() - 1;
     assert_eq!(page.counts, Counts { passed: 1, not_run, ..Counts::default() });
 }
@@ -120,7 +120,7 @@ fn site_has_an_index_and_a_page_for_each_item() {
     let hostile = Kept { experiment: "../a b/../c".to_owned(), ..kept() };
     let site = site(&kepts(vec![kept(), hostile], Vec::new()), Path::new("dir")).unwrap();
     let files: BTreeSet<&str> = site.pages.iter().map(|page| page.file.as_str()).collect();
-    assert_eq!(files.len(), experiments().unwrap().len() + 2, "an index, and one that is not known: {files:?}");
+    assert_eq!(files.len(), experiments().unwrap().len() + 2, "an index, and an unknown experiment: {files:?}");
     assert!(files.contains("gtp-2004/fig9.html") && files.contains("_2e_2e/a_20b_2f_2e_2e_2fc.html"), "{files:?}");
     for page in &site.pages {
         let document = parse(&page.html);
@@ -214,7 +214,7 @@ fn every_row_of_a_table_is_as_wide_as_its_heading() {
 
 #[test]
 fn texts_of_results_never_become_markup() {
-    // Of an experiment that is not known; then of one that is, so that its figures are drawn.
+    // Of an unknown experiment; then of a known one, so that its figures are drawn.
     for keep in [&["unit"][..], &["unit", "experiment", "case", "quantity"]] {
         let mut value = serde_json::from_str(&kept().to_json()).unwrap();
         replace_texts(&mut value, "", keep);
@@ -229,7 +229,7 @@ fn texts_of_results_never_become_markup() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever numbers a file has: it is refused, or the page is made, in bounded time.
+    /// For all numbers in a file: it is refused, or the page is made, in bounded time.
     #[test]
     fn numbers_of_results_are_refused_or_drawn(
         duration_s in prop_oneof![Just(0.0), Just(1e-300), Just(1e9), 0.0..100.0f64],

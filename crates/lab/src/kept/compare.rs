@@ -37,16 +37,16 @@ pub struct ItemComparison {
     pub remark: Option<String>,
     /// Checks that became worse; if the result was valid and is not any more, that alone.
     pub worse: usize,
-    /// The table's rows, of A and then those that only B has.
+    /// The table's rows, of A and then the additional ones of B.
     pub rows: Vec<RowComparison>,
-    /// The checks, of A and then those that only B has.
+    /// The checks, of A and then the additional ones of B.
     pub checks: Vec<CheckComparison>,
 }
 
 /// Which result it is.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ComparedResult {
-    /// What it was run in.
+    /// Its backend.
     pub backend: String,
     /// How GTP's rates were controlled.
     pub control: String,
@@ -63,7 +63,7 @@ pub struct RowComparison {
     pub case: String,
     /// The quantity.
     pub quantity: String,
-    /// What people are shown it in.
+    /// Its displayed unit.
     pub unit: Unit,
     /// Its mean in A.
     pub a: Option<f64>,
@@ -76,11 +76,11 @@ pub struct RowComparison {
     /// Half the width of the 95 % confidence interval of the difference, for means that are independent: the root of
     /// the sum of squares of both.
     pub ci95: Option<f64>,
-    /// What is to be thought of it.
+    /// Its verdict.
     pub change: Change,
 }
 
-/// What is to be thought of a difference.
+/// The verdict on a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -103,7 +103,7 @@ pub enum Change {
 pub struct CheckComparison {
     /// The expected value.
     pub what: String,
-    /// What it was compared with, in B if that has it.
+    /// The value it was compared with, in B if that has it.
     pub expected: String,
     /// The actual value in A; `None`: A has no such check.
     pub found_a: Option<String>,
@@ -134,7 +134,7 @@ pub fn compare(a: &Kepts, b: &Kepts) -> Comparison {
     let (of_a, of_b) = (results(a), results(b));
     let is_only =
         |these: &[Kept], kept: &Kept| these.iter().filter(|other| other.experiment == kept.experiment).count() == 1;
-    // Which of A and of B: the order does not matter, for a pair is alone on both sides or alike.
+    // Which of A and of B: the order does not matter, because a pair is alone on both sides or alike.
     let is_pair = |a: &Kept, b: &Kept| {
         let alike = a.backend == b.backend && a.control == b.control;
         let alone = || is_only(&of_a, a) && is_only(&of_b, b);
@@ -205,7 +205,7 @@ fn is_same_simulation(a: &Kept, b: &Kept) -> bool {
     a.backend == "sim" && how(a) == how(b)
 }
 
-/// What is known of how far apart two single runs of the same thing may be.
+/// The known spread of two single runs of the same case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spread {
     None,
@@ -428,10 +428,10 @@ mod tests {
         // The other way round it is an improvement.
         assert_eq!(compare(&kepts(vec![b.clone()]), &kepts(vec![a.clone()])).worse, 0);
         b.valid = false;
-        // What proves nothing counts once, whatever became of its checks.
+        // An invalid result counts once, regardless of its checks.
         assert_eq!(compare(&kepts(vec![a.clone()]), &kepts(vec![b.clone()])).worse, 1);
         assert_eq!(compare(&kepts(vec![b.clone()]), &kepts(vec![b.clone()])).worse, 0);
-        // What was not run alike is shown, and not judged.
+        // Results with different settings are shown, and not judged.
         b.set.push("duration=1 s".to_owned());
         let comparison = compare(&kepts(vec![a]), &kepts(vec![b]));
         assert!(comparison.worse == 0 && comparison.items[0].remark.is_some());

@@ -10,7 +10,7 @@ use super::{Kept, KeptError, READ_MAX, printable};
 const DEPTH_MAX: usize = 8;
 const FILES_MAX: usize = 4096;
 
-/// What a directory holds.
+/// The content of a directory.
 #[derive(Debug, Default)]
 pub struct Kepts {
     /// The results, in the order of their paths.
@@ -24,7 +24,7 @@ pub struct Kepts {
 pub struct Found {
     /// Its path.
     pub path: PathBuf,
-    /// What it says.
+    /// Its content.
     pub kept: Kept,
 }
 
@@ -33,7 +33,7 @@ pub struct Found {
 pub struct Problem {
     /// Its path.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The fault.
     pub error: KeptError,
 }
 
@@ -51,8 +51,7 @@ impl Problem {
 /// Reads every `.json` file below a directory, or a single file. Links are not followed.
 ///
 /// # Errors
-/// When `path` itself cannot be read. What is wrong with a file below it is told in [`Kepts::problems`], and the rest
-/// is read.
+/// If `path` itself cannot be read. Faults of files below it are in [`Kepts::problems`], and the rest is read.
 pub fn read_kept(path: &Path) -> std::io::Result<Kepts> {
     let mut kepts = Kepts::default();
     if fs::metadata(path)?.is_dir() {

@@ -15,13 +15,13 @@ use crate::run::Watch;
 /// Bytes of a journal that are read; runs beyond them are made again.
 const JOURNAL_MAX: u64 = 256 << 20;
 
-/// What the runs of a journal depend on, apart from case and seed. Runs of another identity are not taken over.
+/// The inputs of a journal's runs, apart from case and seed. Runs of another identity are not taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
     /// `PAPER/ITEM`.
     pub experiment: String,
-    /// What it is run in, and how, in words.
+    /// Its backend and options, in words.
     pub backend: String,
     /// See [`Kept::control`](super::Kept::control).
     pub control: String,
@@ -34,7 +34,7 @@ pub struct Identity {
     pub commit: Option<String>,
 }
 
-/// The file, and what it held when it was opened.
+/// The file, and its content when it was opened.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -46,8 +46,8 @@ pub struct Journal {
 impl Journal {
     /// Opens `directory/PAPER/ITEM/NAME.unfinished.jsonl`, or begins it.
     ///
-    /// What was written by another program or of other settings is replaced, and a last line that breaks off is left
-    /// out: its run is made again.
+    /// Runs of another program or of other settings are replaced, and an incomplete last line is left out: its run is
+    /// made again.
     ///
     /// # Errors
     /// When the system will not read or write there.
@@ -56,7 +56,7 @@ impl Journal {
         fs::create_dir_all(&folder)?;
         let path = folder.join(format!("{name}.unfinished.jsonl"));
         let known = if identity.is_certain() { read(&path, identity) } else { Vec::new() };
-        // Written anew, for what cannot be read must not stay between what can.
+        // Written anew, because unreadable lines must not stay between readable ones.
         let mut text = to_line(identity)?;
         for run in &known {
             text.push_str(&to_line(run)?);
@@ -93,7 +93,7 @@ impl Watch for Journal {
     }
 
     /// Adds it if it is valid; others are made again the next time. An error is kept for [`close`](Journal::close),
-    /// for the run itself is not to blame.
+    /// because the run itself is not the cause.
     fn finished(&self, run: &RunResult) {
         let Ok(mut writing) = self.writing.lock() else { return };
         let (file, error) = &mut *writing;
@@ -113,7 +113,7 @@ fn to_line(value: &impl Serialize) -> io::Result<String> {
     Ok(serde_json::to_string(value).map_err(io::Error::other)? + "\n")
 }
 
-/// The runs of that identity: whatever cannot be read is as if it was not there, for it can be made again.
+/// The runs of that identity. Unreadable ones count as missing, because they can be made again.
 fn read(path: &Path, identity: &Identity) -> Vec<RunResult> {
     let mut text = Vec::new();
     let whole = File::open(path).and_then(|file| file.take(JOURNAL_MAX).read_to_end(&mut text));
@@ -209,7 +209,7 @@ mod tests {
         let journal = Journal::open(directory.path(), "sim", &identity()).unwrap();
         journal.finished(&run(4, true));
         journal.close(false).unwrap();
-        assert_eq!(seeds(directory.path(), &identity()), [1, 4], "and what comes after it is whole");
+        assert_eq!(seeds(directory.path(), &identity()), [1, 4], "and later lines are complete");
     }
 
     #[test]

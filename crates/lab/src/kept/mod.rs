@@ -31,7 +31,7 @@ pub use thin::Thinned;
 
 /// The version of the file that this program writes, and the latest that it reads.
 const VERSION: u32 = 1;
-/// Largest file that is read, in bytes; what is written is kept far below.
+/// Largest file that is read, in bytes; written files are far smaller.
 const READ_MAX: u64 = 16 << 20;
 /// Most runs of a result.
 const RUNS_MAX: usize = 10_000;
@@ -46,35 +46,35 @@ pub struct Kept {
     pub kept_version: u32,
     /// `PAPER/ITEM`.
     pub experiment: String,
-    /// What it shows.
+    /// Its subject.
     pub title: String,
     /// Where the paper shows it.
     pub source: String,
-    /// What it was run in: `sim`, `emu` or `net`.
+    /// Its backend: `sim`, `emu` or `net`.
     pub backend: String,
     /// How GTP's rates were controlled: `default` or `paper`.
     pub control: String,
-    /// What was changed in the scenario, as `KEY=VALUE`; empty: it was run as it is.
+    /// Changes of the scenario, as `KEY=VALUE`; empty: it was run unchanged.
     pub set: Vec<String>,
     /// Seed of the first repetition; each further one has the next.
     pub seed: u64,
     /// How often each case was run.
     pub repetitions: u32,
-    /// Where, when and by what it was made.
+    /// The machine, time and program that made it.
     pub origin: Origin,
-    /// Whether every run is valid. What is not proves nothing.
+    /// Whether every run is valid. Invalid runs prove nothing.
     pub valid: bool,
     /// Ours beside the paper's.
     pub table: Vec<TableRow>,
     /// The checks, with expected and actual values.
     pub checks: Vec<Verdict>,
-    /// What was left out of `runs` to keep the file small.
+    /// Parts omitted from `runs` to keep the file small.
     pub thinned: Thinned,
     /// The runs, as `lab run --json` prints them.
     pub runs: Vec<RunResult>,
 }
 
-/// Where, when and by what a result was made.
+/// The machine, time and program that made a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The command that makes it again.
@@ -87,7 +87,7 @@ pub struct Origin {
     pub finished: String,
     /// How long it took, in seconds.
     pub took_s: u64,
-    /// What it ran on.
+    /// Its machine.
     pub machine: Machine,
 }
 
@@ -118,9 +118,9 @@ pub enum KeptError {
 }
 
 impl Kept {
-    /// Puts together what is kept of an experiment's runs.
+    /// Composes the kept result of an experiment's runs.
     ///
-    /// `control` and `set` are what was changed in the scenario that was run.
+    /// `control` and `set` are the changes of the scenario.
     pub fn new(
         experiment: &Experiment,
         scenario: &Scenario,
@@ -180,7 +180,7 @@ impl Kept {
         let partial = path.with_extension("json.partial");
         let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, &path));
         if written.is_err() {
-            // What was there before stays as it is; a file that cannot be removed either is not worth a second error.
+            // An existing file stays as it is; a temporary file that cannot be removed is not worth a second error.
             let _ = fs::remove_file(&partial);
         }
         written?;
@@ -236,7 +236,7 @@ fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
-/// What was changed in an experiment's scenario before it was run.
+/// Changes of an experiment's scenario before its run.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// See [`Kept::control`].
@@ -245,7 +245,7 @@ pub struct Changes {
     pub set: Vec<String>,
 }
 
-/// What a run says can be: the figures are computed from it.
+/// A run's values are plausible: the figures are computed from them.
 fn check_run(run: &RunResult) -> Result<(), String> {
     let is_time = |t: f64| (0.0..=TIME_MAX).contains(&t);
     let is_rate = |rate: f64| (0.0..=RATE_MAX).contains(&rate);
@@ -269,7 +269,7 @@ fn check_run(run: &RunResult) -> Result<(), String> {
     Ok(())
 }
 
-/// A run from its JSON, with what can be computed from it.
+/// A run from its JSON, with computed values.
 ///
 /// # Errors
 /// When it is no run, or says what cannot be.
@@ -304,7 +304,7 @@ fn forget_lone_indices(kept: &mut Kept) {
     }
 }
 
-/// The trajectory is not kept, for the series says the same.
+/// The trajectory is not kept, because the series has the same data.
 fn restore_trajectory(flow: &mut FlowResult) {
     let mut trajectory = Trajectory::starting_at(flow.start_s);
     let (mut before_s, mut bytes) = (flow.start_s, 0.0);

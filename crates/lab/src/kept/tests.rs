@@ -1,4 +1,4 @@
-//! Writing, reading back, and refusing what is no kept result.
+//! Writing, reading back, and refusing files that are no kept results.
 
 use std::sync::LazyLock;
 

@@ -7,7 +7,7 @@ use crate::result::{FlowResult, Point, RunResult};
 /// A kept result stays below this many bytes, unless its table and metrics alone need more.
 const SIZE_MAX: usize = 1_000_000;
 
-/// What was left out of a result's runs.
+/// Omitted parts of a result's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thinned {
     /// Most points of a series; longer ones were averaged.
@@ -43,8 +43,8 @@ const LEVELS: [Level; 8] = [
     level(0, false, Some(0)),
 ];
 
-/// The text of the first level that is small enough, or else of the last. `write` makes it of what is left of the
-/// runs.
+/// The text of the first level that is small enough, otherwise of the last. `write` makes it of the remaining parts of
+/// the runs.
 pub(super) fn small_text(runs: &[RunResult], write: impl Fn(Thinned, Vec<RunResult>) -> String) -> String {
     let mut text = String::new();
     for level in &LEVELS {

@@ -17,7 +17,7 @@ const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Where programs for root are, which the search path of others leaves out.
 const ROOTS_PROGRAMS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// How many lines of what a tool said are shown.
+/// How many lines of a tool's output are shown.
 const LINES_SHOWN: usize = 15;
 
 /// bpftool, which may be used.
@@ -125,7 +125,7 @@ pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
-/// Runs a tool to its end, and gives what it printed.
+/// Runs a tool to its end, and returns its output.
 pub(super) fn run(command: &mut Command) -> Result<Vec<u8>, KernelCcError> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|source| KernelCcError::System { what: "cannot start a tool", source })?;
@@ -139,7 +139,7 @@ fn said_to(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// What the failure of a tool means.
+/// The meaning of a tool's failure.
 fn refusal(what: &str, output: &Output) -> KernelCcError {
     // With -j bpftool reports errors on standard output.
     let said = [&output.stderr[..], &output.stdout[..]].map(|text| String::from_utf8_lossy(text).trim().to_owned());

@@ -11,7 +11,7 @@ pub const FAIR_FACTOR_MAX: u32 = 1_000;
 pub struct Control {
     /// The name by which sockets choose it.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub summary: &'static str,
     /// Its source file, without `.bpf.c`.
     pub(super) file: &'static str,

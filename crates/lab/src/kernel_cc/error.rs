@@ -37,17 +37,17 @@ pub enum KernelCcError {
     /// One of the tools failed.
     #[error("{what} failed: {said}")]
     Tool {
-        /// What it was to do.
+        /// Its task.
         what: String,
-        /// What it said, its last lines.
+        /// The last lines of its output.
         said: String,
     },
     /// bpftool printed something else than its documentation says.
     #[error("bpftool's answer to '{what}' makes no sense: {source}")]
     Answer {
-        /// What it was asked.
+        /// The question.
         what: &'static str,
-        /// What is wrong with the answer.
+        /// The fault of the answer.
         source: serde_json::Error,
     },
     /// A congestion control did not go, though bpftool reported no error.
@@ -56,7 +56,7 @@ pub enum KernelCcError {
     /// The operating system failed us.
     #[error("{what}: {source}")]
     System {
-        /// What was done.
+        /// The failed action.
         what: &'static str,
         /// Its error.
         source: io::Error,

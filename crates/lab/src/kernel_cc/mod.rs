@@ -32,14 +32,14 @@ pub struct Status {
     pub fair_factor: Option<u32>,
 }
 
-/// Whether this process can load congestion controls on this host; the error says what is missing.
+/// Whether this process can load congestion controls on this host; the error names the missing part.
 pub fn check() -> Result<(), KernelCcError> {
     Bpftool::find()?;
     Compiler::find().map(drop)
 }
 
-/// Loads all, FHSTCP with `fair_factor` for c, per second, from 1 to [`FAIR_FACTOR_MAX`]. What was loaded before is
-/// replaced; sockets that use it keep it. On an error none is loaded, or those from before still are.
+/// Loads all, FHSTCP with `fair_factor` for c, per second, from 1 to [`FAIR_FACTOR_MAX`]. Earlier loaded ones are
+/// replaced; sockets that use them keep them. On an error none is loaded, or the earlier ones stay.
 pub fn load(fair_factor: u32) -> Result<(), KernelCcError> {
     if !(1..=FAIR_FACTOR_MAX).contains(&fair_factor) {
         return Err(KernelCcError::FairFactor(fair_factor));
@@ -56,7 +56,7 @@ pub fn load(fair_factor: u32) -> Result<(), KernelCcError> {
     Ok(())
 }
 
-/// Unloads whatever is loaded, by whichever run of this program; says what that was. Sockets that use it keep it.
+/// Unloads all that are loaded, by any run of this program, and returns them. Sockets that use them keep them.
 pub fn unload() -> Result<Vec<Control>, KernelCcError> {
     let loaded = loaded()?;
     if !loaded.is_empty() {
@@ -65,7 +65,7 @@ pub fn unload() -> Result<Vec<Control>, KernelCcError> {
     Ok(loaded)
 }
 
-/// What the kernel has. Without the right to ask it for more, c is left out.
+/// The controls that the kernel has. Without the right to read details, c is left out.
 pub fn status() -> Result<Vec<Status>, KernelCcError> {
     let loaded = loaded()?;
     let c = Bpftool::find().and_then(|bpftool| bpftool.fair_factor());
@@ -93,8 +93,7 @@ fn named_in(names: &str) -> Vec<Control> {
 fn remove(bpftool: &Bpftool) -> Result<(), KernelCcError> {
     let mut failed = Ok(());
     for map in bpftool.registrations()? {
-        // One that was unregistered before stays in the list for as long as a socket uses it, and cannot be
-        // unregistered again.
+        // An unregistered control stays in the list for as long as a socket uses it, and cannot be unregistered again.
         failed = failed.and(bpftool.unregister(map));
     }
     if loaded()?.is_empty() { Ok(()) } else { failed.and(Err(KernelCcError::StillThere)) }

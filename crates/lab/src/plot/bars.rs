@@ -17,9 +17,9 @@ const PUBLISHED_MARKER: usize = 3;
 /// A bar chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BarChart {
-    /// What is shown, above everything.
+    /// The title.
     pub title: String,
-    /// What the groups are, below them; may be empty.
+    /// The label of the groups, below them; may be empty.
     pub groups_label: String,
     /// The axis at the left.
     pub y: Axis,

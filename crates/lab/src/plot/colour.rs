@@ -4,7 +4,7 @@
 /// without the yellow): for lines that have no colour of their own.
 pub const PALETTE: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
 
-/// Red, green, blue, and how much of it covers what is below.
+/// Red, green, blue, and opacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Colour {
     pub(super) red: u8,
@@ -18,7 +18,7 @@ impl Colour {
     pub(super) const WHITE: Self = Self::grey(255);
     /// Text and axes.
     pub(super) const INK: Self = Self::grey(34);
-    /// What was not measured: references, published values.
+    /// For unmeasured values: references, published values.
     pub(super) const REFERENCE: Self = Self::grey(40);
     /// Grid lines.
     pub(super) const FAINT: Self = Self::grey(226);
@@ -27,7 +27,7 @@ impl Colour {
         Self { red: level, green: level, blue: level, opacity: 1.0 }
     }
 
-    /// Reads `#rgb` or `#rrggbb`; whatever else is written there becomes the palette's colour `number`.
+    /// Reads `#rgb` or `#rrggbb`; any other text becomes the palette's colour `number`.
     pub(super) fn parse_or(text: &str, number: usize) -> Self {
         Self::parse(text).or_else(|| Self::parse(PALETTE[number % PALETTE.len()])).unwrap_or(Self::INK)
     }

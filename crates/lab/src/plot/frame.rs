@@ -18,7 +18,7 @@ const TICK_LENGTH: f64 = 5.0;
 const ROW: f64 = 21.0;
 const KEY: f64 = 32.0;
 const SPACE: f64 = 22.0;
-/// A label below the axis has at least so much room.
+/// A label below the axis has at least this much room.
 const LABEL_MIN: f64 = 40.0;
 
 /// How far apart ticks are along the axes, about, in pixels.
@@ -36,7 +36,7 @@ pub(super) struct Entry<'a> {
     pub(super) key: Key,
 }
 
-/// What stands before the name.
+/// The symbol before the name.
 pub(super) enum Key {
     /// A line, with the marker of a series.
     Line { stroke: Stroke, marker: Option<(usize, Colour)>, band: Option<Colour> },

@@ -11,18 +11,18 @@ const WIDTH: f64 = 760.0;
 const MARGIN: f64 = 16.0;
 const TITLE_SIZE: f64 = 17.0;
 const TEXT_SIZE: f64 = 13.0;
-/// Height of a line in a cell, and what is left above and below all of them.
+/// Height of a line in a cell, and the space above and below all of them.
 const LINE: f64 = 15.0;
 const CELL_MARGIN: f64 = 8.0;
-/// What stands in a cell is written in one of these sizes: the largest that fits.
+/// A cell's text has one of these sizes: the largest that fits.
 const CELL_SIZES: [f64; 4] = [12.0, 11.0, 10.0, 9.0];
 
 /// A heat map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeatMap {
-    /// What is shown, above everything.
+    /// The title.
     pub title: String,
-    /// What the colours and words mean, below the title.
+    /// The legend of colours and words, below the title.
     pub caption: String,
     /// The names of the rows, from top to bottom.
     pub rows: Vec<String>,
@@ -37,7 +37,7 @@ pub struct HeatMap {
 pub struct Cell {
     /// From 0 (orange) over 0.5 (white) to 1 (blue).
     pub value: f64,
-    /// What is written in it, a line each.
+    /// Its text, a line each.
     pub words: Vec<String>,
 }
 

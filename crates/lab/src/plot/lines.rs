@@ -17,7 +17,7 @@ const MARKER_GAP: f64 = 120.0;
 /// A line chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What is shown, above everything.
+    /// The title.
     pub title: String,
     /// The axis along the bottom.
     pub x: Axis,
@@ -25,7 +25,7 @@ pub struct Chart {
     pub y: Axis,
     /// The data, drawn in this order.
     pub series: Vec<Series>,
-    /// What the data are compared with.
+    /// References for comparison.
     pub marks: Vec<Mark>,
 }
 
@@ -44,8 +44,8 @@ pub struct Series {
     pub band: Vec<BandPoint>,
     /// How points are joined.
     pub join: Join,
-    /// Whether every point has a marker. If not, a chart of several lines has a few on each, so that they are told
-    /// apart without colour.
+    /// Whether every point has a marker. If not, a chart of several lines has a few on each, to distinguish them
+    /// without colour.
     pub markers: bool,
 }
 
@@ -86,11 +86,11 @@ pub struct Mark {
     pub name: String,
     /// As for a series; anything but a colour is grey.
     pub colour: String,
-    /// What is drawn.
+    /// The series.
     pub shape: MarkShape,
 }
 
-/// What is drawn for a [`Mark`].
+/// The drawing of a [`Mark`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum MarkShape {
     /// A dashed line at this y.

@@ -23,7 +23,7 @@ pub use lines::{BandPoint, Chart, Join, Mark, MarkShape, Series};
 pub use png::PlotError;
 pub(crate) use svg::escape;
 
-/// What an axis shows.
+/// The quantity of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
     /// The quantity, like `Goodput`.

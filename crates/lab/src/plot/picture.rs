@@ -116,8 +116,7 @@ impl Picture {
         self.shapes.iter().filter_map(|shape| if let Shape::Text(text) = shape { Some(&*text.text) } else { None })
     }
 
-    /// A marker of series number `number`: a shape of its own on a white rim, so that lines are told apart without
-    /// colour.
+    /// A marker of series number `number`: a shape of its own on a white rim, to distinguish lines without colour.
     pub(super) fn marker(&mut self, number: usize, (x, y): Point, radius: f64, fill: Colour) {
         for (radius, fill) in [(radius + 1.2, Colour::WHITE), (radius, fill)] {
             let points = outline(number).iter().map(|(dx, dy)| (x + dx * radius, y + dy * radius)).collect();

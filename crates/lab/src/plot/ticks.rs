@@ -2,7 +2,7 @@
 
 use super::{Axis, Scale};
 
-/// What lies outside cannot be told from noise of the machine's arithmetic, and is not drawn.
+/// Values outside are indistinguishable from rounding errors, and are not drawn.
 const LARGEST: f64 = 1e100;
 const SMALLEST_OF_LOG: f64 = 1e-100;
 
@@ -30,7 +30,7 @@ pub(super) enum Ends {
 }
 
 impl Ticks {
-    /// Fits an axis to values (those that cannot be shown are passed over) with about `about` ticks.
+    /// Fits an axis to values (values that cannot be shown are skipped) with about `about` ticks.
     pub(super) fn fit(axis: &Axis, values: impl Iterator<Item = f64>, ends: Ends, about: f64) -> Self {
         let scale = axis.scale;
         let data = values.filter(|value| shows(scale, *value));

@@ -28,16 +28,16 @@ const MTU_DEFAULT: u16 = 1500;
 const MTU_MIN: u16 = 576;
 const RECORD_DEFAULT: Span = Span::from_millis(100);
 
-/// What a scenario is read for.
+/// The purpose of reading a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Its flows are to be run.
+    /// To run its flows.
     Transfers,
     /// Only its network is needed; other programs make the traffic.
     Network,
 }
 
-/// Checks the file and builds what it describes.
+/// Checks the file and builds its plan.
 pub(crate) fn compile(file: &ScenarioFile, purpose: Purpose) -> Result<Plan, Refusal> {
     let duration = file.duration.get_ref().0;
     if duration == Span::ZERO || duration > DURATION_MAX {
@@ -51,7 +51,7 @@ pub(crate) fn compile(file: &ScenarioFile, purpose: Purpose) -> Result<Plan, Ref
         hosts: &hosts,
         routes,
         end: Time::ZERO + duration,
-        // Twice what the fastest link carries in the whole run: more than any flow can finish.
+        // Twice the bytes that the fastest link carries in the whole run: more than any flow can finish.
         endless: fastest.bytes_in(duration * 2).max(1_000_000),
         endpoints: Vec::new(),
         flows: Vec::new(),
@@ -88,7 +88,7 @@ pub(crate) fn compile(file: &ScenarioFile, purpose: Purpose) -> Result<Plan, Ref
 fn unknown_link(name: &Spanned<String>) -> Refusal {
     Refusal::at(
         name.span(),
-        format!("there is no link '{}': docs/scenario.md says what links are called", name.get_ref()),
+        format!("there is no link '{}': docs/scenario.md explains the names of links", name.get_ref()),
     )
 }
 
@@ -138,7 +138,7 @@ struct Compiler<'a> {
     objects: BTreeMap<(usize, String), (u32, u64)>,
 }
 
-/// What an endpoint is asked to be by a flow.
+/// A flow's requirements for an endpoint.
 struct Wanted<'f> {
     protocol: &'f Spanned<String>,
     parameters: &'f BTreeMap<String, Spanned<ParameterValue>>,
@@ -190,7 +190,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Sender and receiver of each flow of the file, with what a `*` in its name becomes.
+    /// Sender and receiver of each flow of the file, with the text for a `*` in its name.
     fn ends(&self, file: &FlowFile) -> Result<Vec<(String, NodeId, NodeId)>, Refusal> {
         let mut ends = Vec::new();
         for (label, from) in self.matching(&file.from)? {
@@ -211,7 +211,7 @@ impl Compiler<'_> {
         Ok(ends.into_iter().flat_map(each).collect())
     }
 
-    /// The hosts that a pattern means, with what stands for its `*`, in the order of the numbers in it.
+    /// The hosts that match a pattern, with the text for its `*`, in the order of the numbers in it.
     fn matching(&self, pattern: &Spanned<String>) -> Result<Vec<(String, NodeId)>, Refusal> {
         let Some((before, after)) = pattern.get_ref().split_once('*') else {
             return Ok(vec![(String::new(), self.host(pattern)?)]);
@@ -262,11 +262,11 @@ impl Compiler<'_> {
                 format!("the flow stops at {stop} and starts at {start}: write a later stop"),
             ));
         }
-        // What is stopped after the end is not stopped.
+        // A stop after the end has no effect.
         Ok(Some(stop).filter(|stop| *stop < self.end))
     }
 
-    /// The number and the size of what a flow fetches.
+    /// The number and the size of a flow's object.
     fn object(&mut self, file: &FlowFile, receiver: usize) -> Result<(u32, u64), Refusal> {
         let size = file.size.map_or(self.endless, |size| size.0);
         let next = self.flows.len() as u32;
@@ -416,9 +416,7 @@ impl Compiler<'_> {
                     || file.policy.is_some()
                     || file.stop
                 {
-                    return Err(wrong(
-                        "a change of a link says its new `rate`, or `up = false` or `up = true`, and nothing else",
-                    ));
+                    return Err(wrong("a change of a link has only its new `rate`, or `up = false` or `up = true`"));
                 }
             }
             (None, Some(name)) => {
@@ -434,7 +432,7 @@ impl Compiler<'_> {
                 }
                 if file.rate.is_some() || file.up.is_some() || (changes.is_empty() && !file.stop) {
                     return Err(wrong(
-                        "a change of a flow says `send_rate`, `receive_rate`, `policy` or `stop = true`, and nothing else",
+                        "a change of a flow has only `send_rate`, `receive_rate`, `policy` or `stop = true`",
                     ));
                 }
                 if file.stop {

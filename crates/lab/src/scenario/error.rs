@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A scenario that cannot be run: the place, what is wrong there and what was expected.
+/// A scenario that cannot be run: the place, the fault, and the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ScenarioError {
     /// The file, as its user named it.
@@ -12,7 +12,7 @@ pub struct ScenarioError {
     pub place: Option<(usize, usize)>,
     /// The settings under which it went wrong, when the text alone is fine: of a sweep or of `--set`.
     pub setting: Option<String>,
-    /// What is wrong and what was expected.
+    /// The fault and the expected form.
     pub message: String,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for ScenarioError {
 pub(crate) struct Refusal {
     /// Bytes of the text that it is about.
     pub(crate) span: Option<Range<usize>>,
-    /// What is wrong and what was expected.
+    /// The fault and the expected form.
     pub(crate) message: String,
 }
 

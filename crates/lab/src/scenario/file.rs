@@ -53,7 +53,7 @@ pub(crate) struct MeasureFile {
     pub(crate) to: Option<Duration>,
 }
 
-/// What there is: exactly one of these.
+/// The topology: exactly one of these.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct TopologyFile {
@@ -142,7 +142,7 @@ pub(crate) struct GraphLinkFile {
     pub(crate) back: Option<LinkFields>,
 }
 
-/// What a link is like: the elements of `inhaul_link::LinkSpec`.
+/// Properties of a link: the elements of `inhaul_link::LinkSpec`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkFields {
@@ -262,14 +262,14 @@ pub(crate) struct InterruptsFile {
     pub(crate) elsewhere: bool,
 }
 
-/// Which pauses endpoints are told of.
+/// The pauses that endpoints are told of.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum MonitorName {
     /// All.
     #[default]
     On,
-    /// Those that pay.
+    /// Pauses in which holding pays.
     Auto,
 }
 

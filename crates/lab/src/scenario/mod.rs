@@ -1,4 +1,4 @@
-//! Scenarios: what is simulated, as one TOML file. docs/scenario.md is their reference.
+//! Scenarios: descriptions of simulations, each in one TOML file. docs/scenario.md is their reference.
 
 mod compile;
 mod error;
@@ -28,13 +28,13 @@ const REPETITIONS_MAX: u32 = 10_000;
 
 /// A scenario that has been read and checked, with all cells of its sweep.
 pub struct Scenario {
-    /// What it is about.
+    /// Its description.
     pub title: String,
     /// Seed of the first repetition; each further one has the next.
     pub seed: u64,
     /// How often each cell is run.
     pub repetitions: u32,
-    /// What is run: one cell if there is no sweep.
+    /// The cells to run: one cell if there is no sweep.
     pub cells: Vec<Cell>,
 }
 
@@ -42,9 +42,9 @@ pub struct Scenario {
 pub struct Cell {
     /// Its name: the names of its cases and the values of its keys; empty if there is no sweep.
     pub case: String,
-    /// What the sweep sets in it: keys, and values for people.
+    /// The sweep's settings in it: keys, and values for people.
     pub settings: Vec<(String, String)>,
-    /// What is run.
+    /// The plan to run.
     pub plan: Plan,
 }
 
@@ -53,7 +53,7 @@ impl Scenario {
     /// `("flows.*.protocol", "cubic")`.
     ///
     /// # Errors
-    /// A [`ScenarioError`] for the first thing that is wrong, with its line and what was expected.
+    /// A [`ScenarioError`] for the first fault, with its line and the expected form.
     pub fn parse(file: &str, text: &str, set: &[(String, String)]) -> Result<Self, ScenarioError> {
         Self::parse_for(Purpose::Transfers, file, text, set, &[])
     }

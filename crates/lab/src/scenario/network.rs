@@ -29,7 +29,7 @@ pub(crate) struct Network {
     pub(crate) hosts: BTreeMap<String, NodeId>,
 }
 
-/// Builds what the file describes.
+/// Builds the network of the file.
 pub(crate) fn build(file: &ScenarioFile) -> Result<Network, Refusal> {
     let noise = file.noise.as_ref().map_or(Ok(None), noise_of)?;
     let mut builder = Builder {
@@ -228,7 +228,7 @@ fn side_delays(
     if first < least || last < first {
         let place = if first < least { rtt.span() } else { rtt_max.map_or(rtt.span(), Spanned::span) };
         let message = format!(
-            "a round-trip time here is at least {least}, what the shared link takes, and rtt_max is not below rtt"
+            "a round-trip time here is at least {least}, that of the shared link, and rtt_max is not below rtt"
         );
         return Err(Refusal::at(place, message));
     }
@@ -338,7 +338,7 @@ impl LinkFields {
     }
 }
 
-/// What is replayed by hosts with `noise = "NAME"`.
+/// The record replayed by hosts with `noise = "NAME"`.
 fn noise_of(name: &Spanned<String>) -> Result<Option<Arc<HostNoise>>, Refusal> {
     if name.get_ref() == "none" {
         return Ok(None);

@@ -44,7 +44,7 @@ pub struct EndpointPlan {
     pub sends: bool,
     /// Its parameters.
     pub parameters: Vec<(String, String)>,
-    /// What the host may send or take in, when it is known (R_send or C_r).
+    /// The host's limit for sending or receiving, if known (R_send or C_r).
     pub host_rate: Option<Bitrate>,
 }
 
@@ -111,7 +111,7 @@ pub struct WebPlan {
 /// Background datagrams and the links that they take.
 #[derive(Clone)]
 pub struct UdpPlan {
-    /// What is sent.
+    /// The sent object.
     pub traffic: UdpTraffic,
     /// The links of its path, in order.
     pub path: Vec<LinkId>,
@@ -133,9 +133,9 @@ pub enum WhatChanges {
     LinkRate(LinkId, Bitrate),
     /// A link dies, or lives again.
     LinkUp(LinkId, bool),
-    /// The endpoint that is this index of [`Plan::endpoints`] may send so much (R_send).
+    /// The limit for sending (R_send) of the endpoint with this index in [`Plan::endpoints`].
     SendRate(usize, Bitrate),
-    /// The endpoint that is this index of [`Plan::endpoints`] may take in so much (C_r).
+    /// The limit for receiving (C_r) of the endpoint with this index in [`Plan::endpoints`].
     ReceiveRate(usize, Bitrate),
     /// The receiver that is this index of [`Plan::endpoints`] takes as much beside others' traffic.
     Policy(usize, Policy),

@@ -1,4 +1,4 @@
-//! Which links a flow takes: the simulator's rule, for the ideal that results are compared with.
+//! A flow's route: the simulator's rule, for the ideal rates of comparisons.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -7,10 +7,10 @@ use inhaul_sim::{
 
 use super::file::{InterruptsFile, MonitorName, ScheduledTaskFile, SchedulerFile, SchedulerName};
 
-/// What the file describes. What it leaves out is as in the simulator's defaults.
+/// The scheduler of the file. Values that it leaves out are the simulator's defaults.
 ///
 /// # Errors
-/// What is wrong, in words. Numbers are not checked.
+/// The fault, in words. Numbers are not checked.
 pub(crate) fn build(file: &SchedulerFile) -> Result<SchedulerSpec, String> {
     let kind = match file.kind {
         SchedulerName::O1 => {

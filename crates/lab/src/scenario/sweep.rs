@@ -1,7 +1,7 @@
 //! Changes to the text of a scenario: by `--set`, and by the cells of a sweep.
 //!
-//! A scenario is changed as a document and then read again, so that every cell is checked like any scenario and what
-//! is not changed keeps its place.
+//! A scenario is changed as a document and then read again, so that every cell is checked like any scenario and
+//! unchanged values keep their places.
 
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
@@ -18,20 +18,20 @@ const STEPS_MAX: u32 = 1_000;
 pub(crate) struct Setting {
     /// Which value, like `flows.*.protocol`.
     pub(crate) key: String,
-    /// What it becomes.
+    /// Its new value.
     pub(crate) value: Value,
 }
 
-/// A cell of a sweep: its name and what it changes.
+/// A cell of a sweep: its name and its changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Case {
     /// For people: the names of its cases and the values of its keys.
     pub(crate) name: String,
-    /// What is changed.
+    /// The changed key.
     pub(crate) settings: Vec<Setting>,
 }
 
-/// Reads `text` as a TOML value; what is none is a string.
+/// Reads `text` as a TOML value; any other text is a string.
 pub(crate) fn value_of(text: &str) -> Value {
     text.trim().parse().unwrap_or_else(|_| Value::from(text))
 }
@@ -134,7 +134,7 @@ fn range_values(range: &RangeFile) -> Result<Vec<Value>, String> {
         } else {
             range.from + (range.to - range.from) * part
         };
-        // Six digits: what a person would have written.
+        // Six digits, as a person would write.
         let scale = 10f64.powf(5.0 - number.abs().max(1e-12).log10().floor());
         let number = (number * scale).round() / scale;
         if range.unit.is_empty() { Value::from(number) } else { Value::from(format!("{number} {}", range.unit)) }
@@ -142,10 +142,10 @@ fn range_values(range: &RangeFile) -> Result<Vec<Value>, String> {
     Ok((0..range.steps).map(at).collect())
 }
 
-/// Adds a dimension after those that the document has.
+/// Adds a dimension after the document's own.
 pub(crate) fn add(document: &mut DocumentMut, key: &str, values: &[String]) -> Result<(), String> {
     if values.is_empty() {
-        return Err(format!("{key} is to be varied, and has no values: give it some"));
+        return Err(format!("{key} is varied, but has no values: give it some"));
     }
     let values: Array = values.iter().map(|text| value_of(text)).map(|value| bare(&value)).collect();
     match document.entry("sweep").or_insert(Item::ArrayOfTables(ArrayOfTables::new())) {
@@ -180,7 +180,7 @@ pub(crate) fn apply(document: &mut DocumentMut, setting: &Setting) -> Result<(),
 fn set_in_table(table: &mut dyn TableLike, path: &[&str], value: &Value) -> Result<(), String> {
     let Some((key, rest)) = path.split_first() else { return Ok(()) };
     if rest.is_empty() {
-        // A table may be written in many ways; what stands there is replaced by the plain value.
+        // A table may be written in many ways; its text is replaced by the plain value.
         table.insert(key, Item::Value(bare(value)));
         return Ok(());
     }
@@ -206,7 +206,7 @@ fn set_in_table(table: &mut dyn TableLike, path: &[&str], value: &Value) -> Resu
 fn set_in_elements(elements: Vec<&mut dyn TableLike>, path: &[&str], value: &Value) -> Result<(), String> {
     let Some((selector, rest)) = path.split_first() else { return Ok(()) };
     if rest.is_empty() {
-        return Err(format!("say what of '{selector}' is meant"));
+        return Err(format!("name a field of '{selector}'"));
     }
     let names: Vec<String> = elements.iter().map(|table| name_of(&**table)).collect();
     let mut found = false;
@@ -223,7 +223,7 @@ fn set_in_elements(elements: Vec<&mut dyn TableLike>, path: &[&str], value: &Val
     if found { Ok(()) } else { Err(format!("there is no '{selector}'; there are: {}", names.join(", "))) }
 }
 
-/// What an element of a list is called.
+/// The name of an element of a list.
 fn name_of(table: &dyn TableLike) -> String {
     ["name", "sender", "link"].iter().find_map(|key| table.get(key)?.as_str()).unwrap_or("(no name)").to_owned()
 }

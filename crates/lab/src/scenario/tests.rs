@@ -31,7 +31,7 @@ fn refused(text: &str) -> String {
     Scenario::parse("s.toml", text, &[]).err().expect("refused").to_string()
 }
 
-/// The star with one line changed, and what is said of it.
+/// The star with one line changed, and the error.
 fn refused_with(from: &str, to: &str) -> String {
     assert!(STAR.contains(from), "{from}");
     refused(&STAR.replacen(from, to, 1))
@@ -189,7 +189,7 @@ fn parse_swept_adds_dimensions_after_the_scenario_s_own() {
     assert_eq!(cases(&tables), cases(&inline));
     let none = [("record".to_owned(), Vec::new())];
     let error = Scenario::parse_swept("s.toml", STAR, &[], &none).err().unwrap().to_string();
-    assert!(error.contains("record is to be varied, and has no values"), "{error}");
+    assert!(error.contains("record is varied, but has no values"), "{error}");
 }
 
 #[test]
@@ -237,7 +237,7 @@ mod robustness {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Whatever stands in the file: a scenario or an error, never a panic.
+        /// For every content of the file: a scenario or an error, never a panic.
         #[test]
         fn parse_survives_any_damage(at in 0..STAR.len(), junk in "[\\[\\]{}=\"a-z0-9\\. *\n-]{0,12}", cut in 0usize..40) {
             let end = (at + cut).min(STAR.len());

@@ -22,14 +22,14 @@ pub(crate) struct Size(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Share(pub(crate) Probability);
 
-/// What may wait at a link: `"5 ms"` (at the link's rate), `"625 kB"`, `"100 packets"` or `"unlimited"`.
+/// A queue limit of a link: `"5 ms"` (at the link's rate), `"625 kB"`, `"100 packets"` or `"unlimited"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueLength {
-    /// What the link carries in this time.
+    /// The link's bytes of this time.
     Time(Span),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many packets.
+    /// A number of packets.
     Packets(u64),
     /// Anything.
     Unlimited,
@@ -105,11 +105,11 @@ fn parse_queue(text: &str) -> Result<QueueLength, String> {
     }
 }
 
-/// Reads a string by a function; says what was expected when something else stands there.
+/// Reads a string by a function; the error names the expected form.
 struct Text<T> {
     expected: &'static str,
     parse: fn(&str) -> Result<T, String>,
-    /// What a bare number means; `None`: a number needs a unit.
+    /// The unit of a bare number; `None`: a number needs a unit.
     number: Option<fn(f64) -> Result<T, String>>,
 }
 

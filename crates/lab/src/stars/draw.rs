@@ -50,7 +50,7 @@ impl Star {
     }
 }
 
-/// What was drawn, without its disturbance.
+/// The drawn star, without its disturbance.
 #[derive(Clone, Debug)]
 struct Drawn {
     queue_ms: f64,
@@ -63,7 +63,7 @@ struct Drawn {
 struct Flow {
     rtt_ms: f64,
     link_bps: u64,
-    /// What the receiver's application wants at most.
+    /// Limit of the receiver's application.
     application_bps: Option<u64>,
     mtu: u16,
     /// When it starts and stops; `None`: with the run.

@@ -1,4 +1,4 @@
-//! The kinds of stars, and what GTP is told about their capacities.
+//! The kinds of stars, and the capacities that GTP is told.
 
 use std::str::FromStr;
 

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn gtp_that_is_told_the_capacities_is_right() {
-        // The first that nothing disturbs: what is judged is not impossible.
+        // The first undisturbed star: the judged results must be possible.
         let star = (1..).map(Star::of).find(|star| star.kind == Kind::Clean && star.access_bps == 100_000_000).unwrap();
         let verdict = star.run(Knowledge::Told, &[]).unwrap();
         let total = total([&verdict]);

@@ -22,7 +22,7 @@ pub struct Verdict {
     pub events: Vec<Event>,
     /// Data packets lost over received and lost.
     pub loss: f64,
-    /// The same, less what the link loses at random.
+    /// The same, less the link's random losses.
     pub excess_loss: f64,
     /// Fingerprint of the run.
     pub trace: String,
@@ -49,13 +49,13 @@ pub struct Total {
     pub stars: usize,
     /// Runs that broke a rule, or lost a flow.
     pub invalid: usize,
-    /// Joins, those that had their shares after three central intervals, and after eight.
+    /// Joins, number with fair shares after three central intervals, and after eight.
     pub joins: Counts,
     /// The same of leaves.
     pub leaves: Counts,
     /// The least part of its share that any flow had over the second half of an epoch.
     pub worst: f64,
-    /// The mean over the events of what all had over what they should have had, and the least.
+    /// The sum of rates over the sum of ideal rates: mean over the events, and least.
     pub aggregate: f64,
     /// The least of it.
     pub aggregate_min: f64,

@@ -2,19 +2,19 @@
 //! it.
 //!
 //! A wake-up costs a host as much as sending some ten packets, so bursts should be long; but a burst that comes in
-//! faster than the path's narrowest link lets it out waits in a queue, and what the queue does not hold is lost. How
-//! much it holds nobody says. So bursts grow a little each time that many RTT in a row brought no loss, and are short
+//! faster than the rate of the path's narrowest link waits in a queue, and packets beyond the queue's size are lost.
+//! The queue's size is unknown. So bursts grow a little each time that many RTT in a row brought no loss, and are short
 //! again, for long, when one did.
 
-/// Bursts are longer after so many RTT at one rate and without loss, and longer still after as many more.
+/// Bursts grow after this many RTTs at one rate and without loss, and again after as many more.
 const QUIET_RTTS: u32 = 16;
-/// They grow by one part in so many, or by a packet: of a queue that is too short for it no more is lost.
+/// They grow by this fraction, or by a packet: a queue that is too short loses at most this increment.
 const GROWTH_PART: u64 = 8;
-/// After a loss nothing longer is tried for so many RTT at first, and for twice as many after each further one.
+/// After a loss, no longer burst is tried for this many RTTs at first, and for twice as many after each further loss.
 const HOLD_RTTS: u32 = 256;
 const HOLD_RTTS_MAX: u32 = 16_384;
 
-/// What is known of the bursts that a path bears.
+/// The known bound of the bursts that a path can carry.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstBound {
     /// Bytes of IP packets that the path has borne back to back, and a little more.
@@ -26,7 +26,7 @@ pub struct BurstBound {
     quiet: u32,
     hold: u32,
     next_hold: u32,
-    /// Whether the bound has changed since it was told.
+    /// Whether the bound has changed since the sender was told.
     changed: bool,
 }
 
@@ -37,7 +37,7 @@ impl Default for BurstBound {
 }
 
 impl BurstBound {
-    /// A burst of so many bytes in so many packets came, or what was left of it.
+    /// A burst of these bytes and packets came, or the rest of it after losses.
     pub fn on_burst(&mut self, bytes: u64, packets: u64) {
         if bytes > self.longest {
             self.longest = bytes;
@@ -94,8 +94,8 @@ impl BurstBound {
 mod tests {
     use super::*;
 
-    /// RTT in which bursts come as long as they may be, over a path whose queue holds `queue` bytes. Returns what was
-    /// lost.
+    /// RTTs with bursts of the greatest allowed length, over a path whose queue holds `queue` bytes. Returns the lost
+    /// bytes.
     fn live(bound: &mut BurstBound, rtts: u32, queue: u64) -> u64 {
         let mut lost = 0;
         for _ in 0..rtts {
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(bound.bytes(30_000, 120_000), 30_000);
         assert_eq!(live(&mut bound, 300, 1_000_000), 0);
         assert_eq!(bound.bytes(30_000, 120_000), 120_000);
-        // What a lower rate asks for bounds it all the same.
+        // The burst of a lower rate still bounds it.
         assert_eq!(bound.bytes(1_500, 12_000), 12_000);
     }
 
@@ -135,7 +135,7 @@ mod tests {
         bound.on_rate();
         assert_eq!(bound.bytes(30_000, 120_000), 30_000);
         live(&mut bound, QUIET_RTTS, 1_000_000);
-        assert_eq!(bound.bytes(30_000, 120_000), 120_000, "what was learnt is not forgotten");
+        assert_eq!(bound.bytes(30_000, 120_000), 120_000, "the learnt bound is kept");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Whether a path's marks of congestion (ECN) mean a queue.
 
-/// Marks are judged over at least so many packets, and whole RTTs.
+/// Marks are judged over at least this many packets, and whole RTTs.
 const MARKS_PACKETS: u64 = 32;
 /// More than this part of the packets is marked by no queue that is given way to, ...
 const MARKS_PART: f64 = 0.95;
-/// ... for so many of these times in a row.
+/// ... for this many of these periods in a row.
 const MARKS_TIMES: u32 = 3;
 
-/// What came marked. A path that marks whatever comes is told apart: some devices write over the bits of ECN. Its marks
-/// count no more, and losses and delays tell as on a path without marks (PROTOCOL.md 6.1).
+/// Packets that came marked. A path that marks every packet is detected: some devices overwrite the bits of ECN. Its
+/// marks no longer count; losses and delays do, as on a path without marks (PROTOCOL.md 6.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
     received: u64,
@@ -45,7 +45,7 @@ impl Marks {
 mod tests {
     use super::*;
 
-    /// RTTs of 40 packets, so many of them marked: how many marks count in each.
+    /// RTTs of 40 packets with these numbers of marks: how many marks count in each.
     fn counted(marks: &mut Marks, marked: &[u64]) -> Vec<u64> {
         let rtt = |&marked: &u64| {
             let counted = marks.count(marked, true) + marks.count(40 - marked, false);

@@ -40,7 +40,8 @@ pub const PROTOCOL: Protocol = Protocol {
             name: "policy",
             unit: "fair | low | high | fixed",
             default: "fair",
-            summary: "beside others' traffic a data set takes what one TCP flow would (fair), next to nothing (low), what two would (high), or the receive rate that is given, whatever others do (fixed); for 'default' control",
+            summary: "beside others' traffic a data set takes as much as one TCP flow (fair), almost nothing (low), as \
+            much as two (high), or the given receive rate, regardless of others (fixed); for 'default' control",
         },
     ],
     colour: "#1b6ca8",
@@ -83,7 +84,7 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
     }
     if policy == Policy::Fixed {
         if config.host_rate.is_none() {
-            let expected = "it holds a rate that is told, so a receive rate must be given too (--receive-rate 850M)";
+            let expected = "it holds a given rate, so a receive rate must be given too (--receive-rate 850M)";
             return Err(bad_value("policy", "fixed", expected));
         }
         control = Control::Fixed;

@@ -1,5 +1,5 @@
-//! SingleFlowMonitor: what one flow received and lost (gtp-2004 3.2), its RTT, its standing queue, and what its bursts
-//! say of the path's capacity.
+//! SingleFlowMonitor: one flow's received and lost packets (gtp-2004 3.2), its RTT, its standing queue, and the path's
+//! capacity by its bursts.
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::{RttEstimator, WindowedMin};
@@ -14,20 +14,21 @@ const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
 const TRAIN_PACKETS_MIN: u64 = 2;
 /// A burst that arrives in less time than this was handed over by the host at once: its spacing is not the path's.
 pub const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
-/// What other flows brought during a burst is certain when the burst came in at least so many messages: of fewer, each
-/// is of so many packets that another flow's is as long as the burst, and most of it may have come before.
+/// Other flows' arrivals during a burst are certain if the burst came in at least this many messages. With fewer
+/// messages, each has many packets: another flow's message may be as long as the burst, and most of it may have come
+/// before.
 const MESSAGES_MIN: u64 = 8;
 /// How many bursts the capacity of the path is the median of.
 const TRAINS: usize = 4;
 /// A gap is lost when it does not fill within this part of the RTT ...
 const REORDER_RTT_PART: u64 = 8;
-/// ... but not before this, nor later than a whole RTT.
+/// ... but at least this long after, and at most a whole RTT.
 const REORDER_MIN: Span = Span::from_micros(500);
 /// Of less time than this nothing is judged: pauses of hosts are as long.
 const INTERVAL_MIN: Span = Span::from_millis(10);
-/// What came in the last RTT is a rate, and not chance, from this time on.
+/// The arrivals of the last RTT give a rate, and not chance, from this time on.
 const RECENT_MIN: Span = Span::from_millis(10);
-/// And of so many packets.
+/// And from this many packets on.
 const RECENT_PACKETS: u64 = 32;
 /// The received rate that people see is the mean over so long.
 const DISPLAY_WINDOW: Span = Span::from_millis(250);
@@ -49,7 +50,7 @@ pub struct Run {
     pub congested: bool,
 }
 
-/// Packets that were lost or came marked, as a part of so many.
+/// Packets that were lost or came marked, as a part of a number of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
     /// Lost and marked over received and lost.
@@ -58,7 +59,7 @@ pub struct Loss {
     pub packets: u64,
 }
 
-/// What the monitor saw over a central interval, of packets sent at the rate in force.
+/// The monitor's measurements over a central interval, of packets sent at the rate in force.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Rate received (r_curr), headers included.
@@ -75,7 +76,7 @@ pub struct Interval {
     pub queue_mean: Span,
     /// The sender ran out of requests meanwhile: it could have sent more.
     pub dry: bool,
-    /// Rate received in the last RTT (of 10 ms or more) alone: what a path that has just become narrower lets through.
+    /// Rate received in only the last RTT (of 10 ms or more): the capacity of a path that has just become narrower.
     pub recent: Bitrate,
 }
 
@@ -87,7 +88,7 @@ impl Interval {
     }
 }
 
-/// What a burst that left back to back looked like on arrival.
+/// The arrival of a burst that left back to back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dispersion {
     /// The rate at which its packets came.
@@ -129,7 +130,7 @@ struct Tally {
     dry: bool,
 }
 
-/// The same over an RTT, at whatever rate packets were sent.
+/// The same over an RTT, of packets sent at any rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct RttTally {
     received: u64,
@@ -148,7 +149,7 @@ impl RttTally {
         self.part(self.lost + self.marked)
     }
 
-    /// The same of what was sent at the rate in force.
+    /// The same, of packets sent at the rate in force.
     fn loss_now(&self) -> Option<Loss> {
         self.part(self.lost_now + self.marked_now)
     }
@@ -225,7 +226,7 @@ impl SingleFlowMonitor {
         }
     }
 
-    /// The path is another one: nothing that was measured of the one before holds. What came is still counted.
+    /// The path has changed: measurements of the old one no longer hold. Counters continue.
     pub fn begin_path(&mut self, now: Time) {
         let Self { epoch, received_packets, marked_packets, lost_packets, wire_bytes, .. } = *self;
         *self = Self { epoch, received_packets, marked_packets, lost_packets, wire_bytes, ..Self::new(now) };
@@ -262,7 +263,7 @@ impl SingleFlowMonitor {
                 tally.first_wire = run.wire_bytes;
             }
             self.this_rtt.marked_now += marked;
-            // What came "recently" counts from the first arrival at the rate in force.
+            // "Recent" counts from the first arrival at the rate in force.
             self.recent_since.get_or_insert((now, self.wire_bytes, self.received_packets));
             tally.last_at = now;
             tally.delay_sum += i128::from(delay) * i128::from(run.packets);
@@ -303,8 +304,8 @@ impl SingleFlowMonitor {
         self.base_rtt.sample(now, i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX));
     }
 
-    /// The least round-trip time of late: the path's own, without queues and without hosts that are slow to answer.
-    /// What is on its way on the path is reckoned by this one; a queue must not be a reason to ask for more.
+    /// The least recent round-trip time: the path's own, without queues and without hosts that are slow to answer. The
+    /// bytes in flight are computed from it: a queue must not be a reason to request more.
     pub fn base_rtt(&self) -> Option<Span> {
         self.base_rtt.get().map(|nanos| Span::from_nanos(nanos.unsigned_abs()))
     }
@@ -327,7 +328,7 @@ impl SingleFlowMonitor {
         self.base_delay.sample(self.judged, base.saturating_add(i64::try_from(queue.as_nanos()).unwrap_or(i64::MAX)));
     }
 
-    /// What is known of the path without a queue stays known: a queue stands, and hides it.
+    /// The delay without a queue stays known: a standing queue hides it.
     pub fn keep_base(&mut self, now: Time) {
         for base in [&mut self.base_delay, &mut self.base_rtt] {
             if let Some(least) = base.get() {
@@ -336,8 +337,8 @@ impl SingleFlowMonitor {
         }
     }
 
-    /// Loss, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there
-    /// was nothing.
+    /// Loss, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` if there
+    /// were no packets.
     pub fn take_rtt_loss(&mut self, now: Time) -> Option<Loss> {
         if let Some((since, bytes, packets)) = self.recent_since
             && now.since(since) >= RECENT_MIN
@@ -361,8 +362,8 @@ impl SingleFlowMonitor {
         (self.received_packets - self.marked_packets, self.lost_packets + self.marked_packets)
     }
 
-    /// What was lost since the last call of this or the one above, and how much came: for a burst, which a queue may mark as
-    /// long as it holds it.
+    /// Losses and arrivals since the last call of this function or the one above: for a burst, which a queue may mark
+    /// as long as it holds it.
     pub fn take_burst_loss(&mut self, now: Time) -> Option<Loss> {
         self.take_rtt_loss(now);
         self.last_rtt.part(self.last_rtt.lost_now)
@@ -381,7 +382,7 @@ impl SingleFlowMonitor {
         self.queue_above_base(delays.into_iter().flatten().min())
     }
 
-    /// The sender had nothing left to send: what is measured is not what the path or the sender can do.
+    /// The sender had nothing left to send: the measurement shows neither the path's nor the sender's capacity.
     pub fn on_dry(&mut self) {
         self.interval.dry = true;
     }
@@ -481,8 +482,8 @@ impl SingleFlowMonitor {
         self.train = None;
     }
 
-    /// Median rate at which the last bursts arrived: the capacity of the path's narrowest link, when nothing else uses
-    /// it. `None` when bursts say nothing: too short, or handed over by the host all at once.
+    /// Median rate at which the last bursts arrived: the capacity of the path's narrowest link, if no other traffic
+    /// uses it. `None` if bursts give no sample: too short, or handed over by the host all at once.
     pub fn dispersion(&self) -> Option<Dispersion> {
         let mut seen = self.dispersions;
         let seen = &mut seen[..self.dispersions_seen.min(TRAINS)];
@@ -643,8 +644,7 @@ mod tests {
 
     #[test]
     fn dispersion_is_of_the_path_however_late_a_burst_is_read() {
-        // At 1 Gbit/s, of which the last ten packets were read 5 ms late and at once, and much of another flow before
-        // them.
+        // A burst at 1 Gbit/s. Its last ten packets were read 5 ms late and at once, after much of another flow.
         let mut m = monitor();
         for k in 0..20u64 {
             let (arrived, late, others) =

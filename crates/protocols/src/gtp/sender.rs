@@ -1,5 +1,4 @@
-//! The sender: sends what was requested, at the rate that was asked for (gtp-2004 3.2: "the sender side design is
-//! simple").
+//! The sender: sends requested ranges at the requested rate (gtp-2004 3.2: "the sender side design is simple").
 
 mod capacity;
 mod flow;
@@ -30,15 +29,15 @@ pub(super) type GtpSender = Sender<Gtp>;
 
 /// What GTP adds to a sender: R_send, and who has how much of it.
 pub(super) struct Gtp {
-    /// R_send: what was told, or less if less was found.
+    /// R_send: the given limit, or the measured capacity if that is less.
     send_limit: Option<Bitrate>,
     told: Option<Bitrate>,
     found: SendCapacity,
     /// Flows whose clients have limits of their own.
     limited_flows: usize,
-    /// Keeps all flows together to R_send: what each has saved up while it rested must not leave at once.
+    /// Keeps all flows together to R_send: the credit that flows saved while they rested must not leave at once.
     host: Option<Pacer>,
-    /// What the flows may send together now, in bits per second.
+    /// The limit of all flows together now, in bits per second.
     granted_bps: u128,
     /// When R_send was divided last, and when it must be divided next.
     shared: Time,
@@ -46,7 +45,7 @@ pub(super) struct Gtp {
 }
 
 impl Gtp {
-    /// A sender of which R_send is the configuration's rate.
+    /// A sender with the configuration's rate as R_send.
     pub(super) fn new(config: &EndpointConfig) -> Self {
         let mut sender = Self {
             send_limit: None,
@@ -77,7 +76,7 @@ impl Gtp {
         limit != before
     }
 
-    /// Looks at all flows, and at what they have sent since the last look.
+    /// Examines all flows, and their sent bytes since the last look.
     fn look(&mut self, now: Time, core: &mut Core<SendFlow>) {
         let mut seen = Vec::new();
         for flow in core.flows.values_mut() {
@@ -135,8 +134,8 @@ impl Gtp {
         }
     }
 
-    /// Divides R_send among the receivers, max-min fairly by what they ask for and their clients' limits, and tells each
-    /// how much it could have.
+    /// Divides R_send among the receivers, max-min fairly by their requested rates and their clients' limits, and tells
+    /// each the rate that it could have.
     fn share_send_limit(&mut self, now: Time, core: &mut Core<SendFlow>) {
         (self.shared, self.share_due) = (now, None);
         let of_clients = self.divide_clients(core);
@@ -185,22 +184,22 @@ impl Gtp {
         parts
     }
 
-    /// A share of R_send for one of so many receivers, before it has asked for anything.
+    /// A share of R_send for one of `receivers`, before its first request.
     fn first_share(&self, flows: usize) -> Option<Bitrate> {
         self.send_limit.map(|limit| Bitrate::from_bps(limit.bps() / flows.max(1) as u64))
     }
 }
 
-/// What a flow has of a limit.
+/// A flow's share of a limit.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     share: Bitrate,
-    /// What it would get if it asked for more: an equal share, or what nobody uses.
+    /// Its share if it requested more: an equal share, or the unused rest.
     most: Option<Bitrate>,
 }
 
 impl Part {
-    /// What is left of it within another limit.
+    /// The share within another limit.
     fn within(self, other: Self) -> Self {
         let most = [self.most, other.most].into_iter().flatten().min();
         Self { share: self.share.min(other.share), most }

@@ -1,5 +1,5 @@
-//! GTP on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): the header of data, the edge,
-//! what is added to the set-up messages, rates. PROTOCOL.md sections 3 and 4 give the layouts.
+//! GTP's own messages, beside the common ones ([`inhaul_transport::kit::wire`]): the header of data, the edge,
+//! additions to the set-up messages, rates. PROTOCOL.md sections 3 and 4 give the layouts.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::kit::receiver::DataHead;
@@ -98,14 +98,14 @@ impl Edge {
     }
 }
 
-/// What the receiver adds to Setup (gtp-2004 3.3).
+/// The receiver's addition to Setup (gtp-2004 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetupMore {
     /// Bytes that the receiver's socket buffer holds.
     pub receive_buffer: u64,
-    /// What the receiver can take in (C_r); `None` when it does not know.
+    /// The receiver's capacity (C_r); `None` if unknown.
     pub access_rate: Option<Bitrate>,
-    /// What the receiver's application wants at most (R_app).
+    /// Limit of the receiver's application (R_app).
     pub application_rate: Option<Bitrate>,
 }
 
@@ -126,7 +126,7 @@ impl SetupMore {
     }
 }
 
-/// Reads what the sender adds to Accept: what it will send to this receiver at most (R_send).
+/// Reads the sender's addition to Accept: its limit for this receiver (R_send).
 ///
 /// # Errors
 /// When it is cut short or something follows.
@@ -138,8 +138,8 @@ pub fn accept_rate(mut r: Reader<'_>) -> Result<Option<Bitrate>, WireError> {
 /// A control message of GTP's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnMessage {
-    /// Receiver to sender: from now on send at this rate, in bursts of at most so many bytes, and mark packets with
-    /// the epoch.
+    /// Receiver to sender: from now on send at this rate, in bursts of at most `burst` bytes, and mark packets with the
+    /// epoch.
     Rate {
         /// Counts changes of the rate.
         epoch: u16,

@@ -1,7 +1,7 @@
 //! BBR version 1 (Cardwell and others, *BBR: Congestion-Based Congestion Control*, ACM Queue 2016;
-//! draft-cardwell-iccrg-bbr-congestion-control-00, whose names these are). Loss moves neither its rate nor what it
-//! knows of the path; during the first round trip of a repair no more is sent than is delivered (4.2.3.4), and when
-//! the repair ends the window is what it was.
+//! draft-cardwell-iccrg-bbr-congestion-control-00, whose names these are). Loss changes neither its rate nor its model
+//! of the path. During the first round trip of a repair it sends at most as much as is delivered (4.2.3.4), and when
+//! the repair ends it restores the window.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::config::LawConfig;
 const HIGH_GAIN: f64 = 2.89;
 /// Gains of the pacing rate while bandwidth is probed, a round trip each (4.3.4).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// The window is so many times what the path holds: acknowledgements may be late and joined.
+/// The window is this many times the path's content: acknowledgements may be late and joined.
 const WINDOW_GAIN: f64 = 2.0;
 /// Round trips over which the greatest bandwidth is kept.
 const BANDWIDTH_ROUNDS: u64 = 10;
@@ -54,8 +54,7 @@ pub struct Bbr {
     rt_prop_at: Time,
     round: u64,
     next_round_delivered: u64,
-    /// What was sent before so many packets were delivered says nothing of the bandwidth: the window was that of
-    /// ProbeRTT.
+    /// Packets sent before this count of deliveries give no sample of the bandwidth: the window was that of ProbeRTT.
     held_until: u64,
     /// Bandwidth when it last grew by a quarter, and rounds since.
     full_bandwidth: (f64, u32),
@@ -106,7 +105,7 @@ impl Bbr {
         self.bandwidths.front().map_or(0.0, |b| b.1)
     }
 
-    /// What the path holds, times `gain`, with room for pairs (BBRInflight).
+    /// The path's content, times `gain`, with room for pairs (BBRInflight).
     fn inflight(&self, gain: f64) -> f64 {
         self.rt_prop.map_or(self.initial, |rtt| gain * self.bandwidth() * rtt.as_secs_f64() + QUANTA)
     }
@@ -155,7 +154,7 @@ impl Bbr {
     }
 
     fn enter_probe_bw(&mut self, now: Time) {
-        // Any phase but the one that drains, at random, so that flows do not probe together.
+        // Any phase except the draining one, at random, so that flows do not probe together.
         let phase = (7 - self.random.below(7) as usize + 1) % CYCLE.len();
         self.mode = Mode::ProbeBw { phase, since: now };
     }
@@ -271,7 +270,7 @@ impl Law for Bbr {
         self.save_window();
         self.repair = Repair::Timeout;
         self.was_repairing = true;
-        // What comes is to be judged anew: the path may have changed.
+        // Later samples are judged anew: the path may have changed.
         self.full_bandwidth.0 = 0.0;
         self.window = loss.in_flight as f64 + 1.0;
     }

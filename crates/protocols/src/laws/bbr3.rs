@@ -1,6 +1,6 @@
 //! BBR version 3 (draft-ietf-ccwg-bbr, whose names these are): beside the bandwidth and the least round-trip time it
-//! keeps bounds on what is in flight, from where losses or a plateau were met. It probes for seconds apart instead of
-//! all eight round trips, and leaves room for others in between.
+//! keeps bounds on the data in flight, learnt from losses or a plateau. It probes for seconds apart instead of all
+//! eight round trips, and leaves room for others in between.
 
 use inhaul_base::{Bitrate, RandomStream, Span, Time};
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace, RateSample};
@@ -10,30 +10,30 @@ use super::config::LawConfig;
 /// 4 ln 2 and 2: the least gains with which pace and window double in a round trip.
 const STARTUP_PACING_GAIN: f64 = 2.77;
 const WINDOW_GAIN: f64 = 2.0;
-/// What Startup left in the queue is drained at half the rate, for so many rounds at most.
+/// The queue of Startup is drained at half the rate, for at most this many rounds.
 const DRAIN_PACING_GAIN: f64 = 0.5;
 const DRAIN_ROUNDS: u64 = 3;
-/// Pace is a little below what was measured, so that queues drain.
+/// The pace is a little below the measured rate, so that queues drain.
 const PACING_MARGIN: f64 = 0.01;
-/// A plateau: so many rounds without a quarter more.
+/// A plateau: this many rounds without a growth by a quarter.
 const FULL_BANDWIDTH_ROUNDS: u32 = 3;
 const FULL_BANDWIDTH_GROWTH: f64 = 1.25;
-/// Of what was in flight more than this was lost: too much was.
+/// If more than this part of the data in flight was lost, it was too much.
 const LOSS_MAX: f64 = 0.02;
 /// Acknowledgements with losses in a round of Startup that end it (the draft counts discontiguous ranges of losses).
 const STARTUP_LOSSES: u32 = 6;
-/// What remains of a bound after a round with losses.
+/// The part of a bound kept after a round with losses.
 const BETA: f64 = 0.7;
-/// What is left to others of the most that may be in flight.
+/// The part of the maximum in flight that is left to others.
 const HEADROOM: f64 = 0.15;
 /// From one probe of the bandwidth to the next: two to three seconds, or as many rounds as standard TCP would need to
-/// grow by what the path holds, but at most 62 or 63.
+/// grow by the path's content, but at most 62 or 63.
 const PROBE_WAIT: Span = Span::from_secs(2);
 const PROBE_WAIT_RANDOM: Span = Span::from_secs(1);
 const PROBE_ROUNDS_MAX: u64 = 63;
 /// For how long the least round-trip time is believed.
 const MIN_RTT_SPAN: Span = Span::from_secs(10);
-/// From one measurement of it in an empty queue to the next, how long one takes, and what is in flight meanwhile.
+/// The time between its measurements in an empty queue, the length of one, and the packets in flight meanwhile.
 const PROBE_RTT_GAP: Span = Span::from_secs(5);
 const PROBE_RTT_SPAN: Span = Span::from_millis(200);
 const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
@@ -48,7 +48,7 @@ enum State {
     Drain {
         since_round: u64,
     },
-    /// ProbeBW_DOWN: what the probe left in the queue drains.
+    /// ProbeBW_DOWN: the queue of the probe drains.
     Down,
     Cruise,
     /// The path is filled again before it is probed.
@@ -61,7 +61,7 @@ enum State {
     },
 }
 
-/// Of which sendings the acknowledgements are (ack_phase).
+/// The phase whose packets are being acknowledged (ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum AckPhase {
     Other,
@@ -177,7 +177,7 @@ impl Bbr3 {
         self.short_term.map_or(self.max_bandwidth(), |bound| self.max_bandwidth().min(bound.bandwidth))
     }
 
-    /// What the path holds at `bandwidth`, times `gain` (BBRBDPMultiple).
+    /// The path's content at `bandwidth`, times `gain` (BBRBDPMultiple).
     fn product(&self, bandwidth: f64, gain: f64) -> f64 {
         self.min_rtt.map_or(self.initial, |rtt| gain * bandwidth * rtt.as_secs_f64())
     }
@@ -204,7 +204,7 @@ impl Bbr3 {
         self.next_round_delivered = delivered;
     }
 
-    /// Takes in what was measured. Returns whether a round has begun.
+    /// Takes in a measurement. Returns whether a round has begun.
     fn update_model(&mut self, ack: &AckSample, rate: &RateSample) -> bool {
         let round_began = rate.prior_delivered >= self.next_round_delivered;
         if round_began {
@@ -268,7 +268,7 @@ impl Bbr3 {
         self.long_term = self.product(self.max_bandwidth(), 1.0).max(self.latest.1);
     }
 
-    /// Whether the least round-trip time is to be measured in an empty queue.
+    /// Whether the least round-trip time must be measured in an empty queue.
     fn update_min_rtt(&mut self, ack: &AckSample) -> bool {
         let Some(rtt) = ack.rtt else { return false };
         let expired = self.probe_rtt_min.is_some() && ack.now > self.probe_rtt_min_at + PROBE_RTT_GAP;
@@ -285,7 +285,7 @@ impl Bbr3 {
         expired && !lower
     }
 
-    /// What is known of how much may be in flight grows with what was, or falls at losses (BBRAdaptLongTermModel).
+    /// The bound on data in flight grows with the observed data in flight, or falls at losses (BBRAdaptLongTermModel).
     fn adapt_upper_bounds(&mut self, ack: &AckSample, rate: &RateSample, round_began: bool) {
         if round_began {
             match self.ack_phase {
@@ -456,8 +456,8 @@ impl Bbr3 {
         self.product(self.bandwidth(), PROBE_RTT_WINDOW_GAIN).max(WINDOW_MIN)
     }
 
-    // --- What may be
-    // sent ----------------------------------------------------------------------------------------------
+    // --- Limits of sending
+    // ---------------------------------------------------------------------------------------------
 
     fn gains(&self) -> (f64, f64) {
         match self.state {
@@ -493,7 +493,7 @@ impl Bbr3 {
     }
 }
 
-/// Whether so much was lost of what was in flight that it was too much (IsInflightTooHigh).
+/// Whether the loss shows that too much data was in flight (IsInflightTooHigh).
 fn too_high(rate: &RateSample) -> bool {
     rate.lost as f64 > rate.in_flight_at_send as f64 * LOSS_MAX
 }

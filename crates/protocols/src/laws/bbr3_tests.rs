@@ -11,7 +11,7 @@ struct Drive {
     delivered: u64,
 }
 
-/// What a round brings.
+/// Deliveries and losses of a round.
 #[derive(Clone, Copy, Default)]
 struct Round {
     /// Packets a second.
@@ -101,7 +101,7 @@ fn startup_ends_at_a_plateau_and_drains() {
     drive.clean(600.0, 300);
     assert!(matches!(drive.law.state, State::Drain { .. }));
     assert!(near(drive.pacing(), 0.5 * 0.99 * 600.0));
-    // Three rounds at most, whatever is in flight.
+    // Three rounds at most, with any number of packets in flight.
     (0..3).for_each(|_| drive.clean(600.0, 300));
     assert_eq!(drive.law.state, State::Down);
 }
@@ -217,7 +217,7 @@ fn a_round_with_losses_while_cruising_brings_bounds_down_until_the_next_probe() 
     drive.round(Round { rate: 500.0, in_flight: 95, lost: 1, app_limited: false });
     assert!(near(drive.law.bandwidth(), 700.0), "{}", drive.law.bandwidth());
     drive.round(Round { rate: 500.0, in_flight: 95, lost: 1, app_limited: false });
-    assert!(near(drive.law.bandwidth(), 500.0), "what comes through is the least");
+    assert!(near(drive.law.bandwidth(), 500.0), "the delivered rate is the minimum");
     drive.until(State::Refill);
     assert_eq!(drive.law.bandwidth(), 1_000.0);
 }

@@ -140,7 +140,7 @@ fn bandwidth_is_the_greatest_of_the_last_ten_rounds() {
 
 #[test]
 fn probe_rtt_comes_after_ten_seconds_without_a_lower_one_and_takes_200_ms() {
-    // 4.3.5: RTpropFilterLen, BBRMinPipeCwnd, ProbeRTTDuration; and what was known of the bandwidth stays known.
+    // 4.3.5: RTpropFilterLen, BBRMinPipeCwnd, ProbeRTTDuration; and the bandwidth estimate stays.
     let mut drive = Drive::in_probe_bw();
     let since = drive.law.rt_prop_at;
     let longer = Span::from_millis(110);
@@ -208,10 +208,10 @@ fn a_repair_keeps_what_is_in_flight_for_a_round_and_gives_the_window_back() {
     };
     assert_eq!(part(&mut drive, 2, 10, 80), 82, "as much as is delivered");
     assert_eq!(part(&mut drive, 2, 5, 80), 82);
-    // A round later the window grows again by what is delivered, less what is lost.
+    // A round later the window grows again by the delivered packets, less the lost ones.
     drive.delivered += 100;
     assert_eq!(part(&mut drive, 10, 4, 80), 82 - 4 + 10);
     drive.law.on_recovered(drive.now);
     assert_eq!(part(&mut drive, 1, 0, 80), window);
-    assert_eq!(drive.law.bandwidth(), pacing, "loss does not move what is known of the path");
+    assert_eq!(drive.law.bandwidth(), pacing, "loss does not change the estimate of the path");
 }

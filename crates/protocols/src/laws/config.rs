@@ -1,15 +1,15 @@
-//! What laws are built from.
+//! Configuration of laws.
 
 use std::sync::Arc;
 
 use inhaul_transport::{FlowId, Law};
 
-/// What laws are built from.
+/// Configuration of laws.
 #[derive(Clone, Copy, Debug)]
 pub struct LawConfig {
     /// Packets that may be sent before anything is known (RFC 6928).
     pub initial_window: u64,
-    /// Packets that may be on their way at most.
+    /// Packets that may be in flight at most.
     pub window_max: u64,
     /// FHSTCP's c, per second.
     pub fair_factor: f64,
@@ -17,7 +17,7 @@ pub struct LawConfig {
     pub block_pacing: bool,
     /// Whether CUBIC ends its first slow start by HyStart.
     pub hystart: bool,
-    /// Whether a cut in slow start, and the first of all, is to a half whatever the law says, as in ns-2 (`slowdown`).
+    /// Whether a cut in slow start, and the first cut, always halves the window, as in ns-2 (`slowdown`).
     pub halves_slow_start: bool,
     /// Seed of the law's random stream.
     pub seed: u64,

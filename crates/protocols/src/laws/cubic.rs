@@ -1,5 +1,5 @@
-//! CUBIC (RFC 9438): the window is a cubic function of the time since the last congestion, whatever the round-trip
-//! time. Slow start ends by HyStart (section 4.10 leaves it open), as it does in Linux.
+//! CUBIC (RFC 9438): the window is a cubic function of the time since the last congestion, independent of the
+//! round-trip time. Slow start ends by HyStart (section 4.10 leaves it open), as it does in Linux.
 
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
@@ -9,7 +9,7 @@ use super::windowed::Avoidance;
 
 /// RFC 9438 section 4.5: packets per second cubed.
 const C: f64 = 0.4;
-/// Section 4.6: what remains at congestion.
+/// Section 4.6: the part kept at congestion.
 const BETA: f64 = 0.7;
 /// Section 4.3: growth of an AIMD window that is as large on average as standard TCP's, though cut to 0.7 only.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);

@@ -22,7 +22,7 @@ pub(super) fn increase(w: f64) -> f64 {
         return 1.0;
     }
     let b = decrease(w);
-    // p(w) = 0.078 / w^1.2 (equation 4): the loss rate at which w is to be the average window.
+    // p(w) = 0.078 / w^1.2 (equation 4): the loss rate at which w must be the average window.
     w.powf(2.0 - 1.2) * 0.078 * 2.0 * b / (2.0 - b)
 }
 

@@ -14,12 +14,12 @@ const SAMPLES: u32 = 8;
 /// A rise in delay that ends slow start: an eighth of the least, within these.
 const RISE_MIN: Span = Span::from_millis(4);
 const RISE_MAX: Span = Span::from_millis(16);
-/// What a host may hold back at its own rate does not count for the train: four segments of segmentation offload, at
+/// Packets that a host holds back at its own rate do not count for the train: four segments of segmentation offload, at
 /// most this.
 const OFFLOAD_BYTES: f64 = 4.0 * 65_536.0;
 const OFFLOAD_MAX: Span = Span::from_millis(1);
 
-/// What is seen of a slow start.
+/// Observations of a slow start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HyStart {
     /// The least round-trip time (delay_min). It is kept from one slow start to the next.
@@ -40,7 +40,7 @@ struct Round {
 }
 
 impl HyStart {
-    /// An acknowledgement came, whatever the window does.
+    /// An acknowledgement came, in any state of the window.
     pub(super) fn on_rtt(&mut self, rtt: Span) {
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
     }
@@ -92,7 +92,7 @@ mod tests {
 
     const RTT: Span = Span::from_millis(100);
 
-    /// A round of so many acknowledgements, so far apart; returns at which of them slow start is to end.
+    /// A round of acknowledgements at this distance; returns the one at which slow start must end.
     fn round(hystart: &mut HyStart, now: Time, window: f64, gap: Span, rtt: impl Fn(u64) -> Span) -> Option<u64> {
         (0..200).find(|&k| {
             hystart.on_rtt(rtt(k));

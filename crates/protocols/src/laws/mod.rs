@@ -133,7 +133,7 @@ pub(crate) mod testing {
             self.law.window()
         }
 
-        /// So many round trips.
+        /// A number of round trips.
         pub(crate) fn rounds(&mut self, count: u64) -> f64 {
             (0..count).fold(self.law.window(), |_, _| self.round())
         }

@@ -1,4 +1,4 @@
-//! Scalable TCP (Kelly 2003): growth by a hundredth of what is acknowledged, an eighth off at congestion.
+//! Scalable TCP (Kelly 2003): growth by a hundredth of the acknowledged packets, an eighth off at congestion.
 
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
@@ -7,7 +7,7 @@ use super::windowed::Avoidance;
 
 /// Growth for each packet that is acknowledged (Kelly 2003 section 2).
 const GROWTH: f64 = 0.01;
-/// What remains at congestion.
+/// The part kept at congestion.
 const REMAINS: f64 = 0.875;
 
 /// Scalable TCP. Windows below 100 packets grow as standard TCP's do, which is faster there, as in Linux.
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn recovers_from_a_cut_in_14_round_trips_at_any_window() {
-        // Kelly 2003: about 13.4 round trips, ln(1 / 0.875) / ln(1.01), whatever the window was.
+        // Kelly 2003: about 13.4 round trips, ln(1 / 0.875) / ln(1.01), for every window.
         for window in [1_000.0, 10_000.0, 100_000.0] {
             let mut drive = Drive::at(Scalable, window, 200);
             assert_eq!(drive.lose(), window * 0.875);

@@ -1,4 +1,4 @@
-//! What laws with a window share: slow start, its end, and what a timeout does (RFC 5681).
+//! The common part of laws with a window: slow start, its end, and the reaction to a timeout (RFC 5681).
 
 use inhaul_base::Time;
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace};
@@ -10,7 +10,7 @@ const WINDOW_MIN: f64 = 2.0;
 
 /// How a window grows in congestion avoidance, and how it is cut.
 pub trait Avoidance {
-    /// The window, in packets, after an acknowledgement in congestion avoidance. `window` is what it is now.
+    /// The window, in packets, after an acknowledgement in congestion avoidance. `window` is the present one.
     fn grow(&mut self, window: f64, ack: &AckSample) -> f64;
 
     /// The window after congestion at a window of `window` packets.
@@ -37,7 +37,7 @@ pub trait Avoidance {
 /// A law that keeps a window: slow start up to a threshold, then what `A` says.
 ///
 /// Growth counts delivered packets, not acknowledgements (RFC 3465), so delayed acknowledgements cost nothing; like
-/// Linux it has no limit L on what one acknowledgement may count.
+/// Linux it has no limit L on the packets that one acknowledgement may count.
 #[derive(Debug)]
 pub struct Windowed<A> {
     avoidance: A,
@@ -102,8 +102,7 @@ impl<A: Avoidance + Clone> Law for Windowed<A> {
         }
         let mut rest = *ack;
         if self.window < self.threshold {
-            // RFC 5681 3.1: one packet for each that was acknowledged; what is left beyond the threshold counts as
-            // avoidance.
+            // RFC 5681 3.1: one packet for each acknowledged one; the rest beyond the threshold counts as avoidance.
             let room = (self.threshold - self.window).min(self.max);
             let grown = (rest.delivered_packets as f64).min(room.ceil());
             self.window = (self.window + grown).min(self.threshold);
@@ -129,7 +128,7 @@ impl<A: Avoidance + Clone> Law for Windowed<A> {
             self.threshold = self.cut(loss.now);
         }
         self.avoidance.on_timeout();
-        // One packet, beside those that were sent too lately to be lost (as Linux).
+        // One packet, beside packets sent too recently to count as lost (as Linux).
         self.window = (loss.in_flight as f64 + 1.0).min(self.max);
     }
 
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn on_timeout_leaves_room_for_what_is_on_its_way() {
-        // tcp_enter_loss: one packet beside those that were sent too lately to be lost.
+        // tcp_enter_loss: one packet beside packets sent too recently to count as lost.
         let mut law = Windowed::in_avoidance(Reno, 64.0, &CONFIG);
         law.on_timeout(&LossSample { in_flight: 9, ..NONE_LEFT }, false);
         assert_eq!(law.window(), 10.0);

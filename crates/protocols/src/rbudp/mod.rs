@@ -1,6 +1,6 @@
-//! RBUDP, Reliable Blast UDP (He, Leigh, Yu, DeFanti 2002): everything is sent at a rate that the user gives, what is
-//! missing is sent again, in rounds, until nothing is. And RBUDP+ (rbudp-plus-2006), whose receiver also tells senders
-//! of pauses in which it will not run.
+//! RBUDP, Reliable Blast UDP (He, Leigh, Yu, DeFanti 2002): everything is sent at the user's rate; missing blocks are
+//! sent again, in rounds, until none is missing. And RBUDP+ (rbudp-plus-2006): its receiver also tells senders of
+//! pauses in which it will not run.
 //!
 //! PROTOCOL.md in this folder specifies it.
 
@@ -45,7 +45,7 @@ const PARAMETERS: &[Parameter] = &[Parameter {
     name: "rate",
     unit: "a rate, like 800M",
     default: "what --rate or --receive-rate says: one of the three must be given",
-    summary: "What each flow is sent at, headers included. It never adapts; set at the receiver",
+    summary: "Rate of each flow, headers included. It never adapts; set at the receiver",
 }];
 
 const HOW: &str = "it sends at a rate that its user gives and does not adapt, so say one: --set rate=800M, \

@@ -3,7 +3,7 @@
 
 use inhaul_base::{Bitrate, Probability, Span};
 
-/// What a transfer meets.
+/// Conditions of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Blast {
     /// Bytes of the object: the model's S.
@@ -20,11 +20,11 @@ pub struct Blast {
     pub loss: Probability,
 }
 
-/// Rounds of which the last is a single packet, or less, on average; bounds what a loss near one asks for.
+/// Most rounds; on average the last is a single packet or less. Bounds the rounds if the loss ratio is near one.
 const ROUNDS_MAX: u32 = 10_000;
 
 impl Blast {
-    /// N + 1, the number of rounds: so many until less than a packet is missing, N = floor(ln(s / S) / ln L).
+    /// N + 1, the number of rounds until less than a packet is missing, N = floor(ln(s / S) / ln L).
     pub fn rounds(&self) -> u32 {
         let loss = self.loss.get();
         if loss <= 0.0 || self.bytes <= self.block {
@@ -38,9 +38,9 @@ impl Blast {
     ///
     /// T = sum over i = 0..N of S L^i / R, plus (N + 1) (RTT + bitmap / R_tcp)
     ///
-    /// S / R counts headers, as the rate does. The bitmap is what the round leaves to be said, at the shorter of one
-    /// bit for each block of the round and 12 bytes for each that is lost; it is carried at R. After the last round
-    /// nothing need be said. `None`: a rate of zero.
+    /// S / R counts headers, as the rate does. The bitmap is the report after a round: the shorter of one bit for each
+    /// block of the round and 12 bytes for each lost block; it is carried at R. After the last round no report is
+    /// needed. `None`: a rate of zero.
     pub fn time(&self) -> Option<Span> {
         let (block, rate) = (self.block.max(1) as f64, self.rate.as_f64());
         if rate <= 0.0 {

@@ -1,4 +1,4 @@
-//! The receiver: asks for a round, keeps the tally of what comes, and answers each Done with what is missing.
+//! The receiver: requests a round, keeps the tally of arrivals, and answers each Done with the missing blocks.
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::division::{Changed, Division, Share, Shared, Told};
@@ -14,11 +14,11 @@ use super::wire::{DataHeader, HEADER_LEN, HOLD_AFTER_MAX, HOLD_MAX, OwnMessage, 
 /// Most blocks of a round, and most ranges that they are in: bounds the tally, and the answer to less than 300 kB.
 const ROUND_BLOCKS_MAX: u64 = 1 << 20;
 const ROUND_RANGES_MAX: usize = 4_096;
-/// A round that is shared with mirrors has at least what comes in so many round trips, and so many bytes.
+/// A round that is shared with mirrors has at least the data of this many round trips, and this many bytes.
 const ROUND_RTTS_MIN: u64 = 4;
 const ROUND_BYTES_MIN: u64 = 256 << 10;
-/// What was sent before Done may come after it: data is waited for until none has come for a quarter of a round trip
-/// and two packets, within these bounds.
+/// Data sent before Done may come after it: the receiver waits until no data has come for a quarter of a round trip and
+/// two packets, within these bounds.
 const SETTLE_MIN: Span = Span::from_millis(2);
 const SETTLE_MAX: Span = Span::from_millis(50);
 const SETTLE_PACKETS: u64 = 2;
@@ -32,7 +32,7 @@ pub(super) type RbudpReceiver = Receiver<Rbudp>;
 
 /// What RBUDP adds to a receiver.
 pub(super) struct Rbudp {
-    /// What the user gave for each flow.
+    /// The user's rate for each flow.
     rate: Option<Bitrate>,
     /// Whether senders are told of pauses: RBUDP+.
     tells_pauses: bool,
@@ -43,7 +43,7 @@ pub(super) struct Rbudp {
 }
 
 impl Rbudp {
-    /// A receiver that has each of its flows sent at `rate`, or what of C_r is its share.
+    /// A receiver whose flows are each sent at `rate`, or at their shares of C_r.
     pub(super) fn new(config: &EndpointConfig, rate: Option<Bitrate>) -> Self {
         Self { rate, tells_pauses: false, division: Division::new(config.host_rate), asking: Vec::new() }
     }
@@ -78,7 +78,7 @@ fn answer(now: Time, id: FlowId, core: &mut Core<Flow>) {
     let Some(done) = flow.done.filter(|done| flow.has_settled(now, *done)) else { return };
     flow.done = None;
     let mut sections = Vec::new();
-    // What was asked for since is still on its way.
+    // Later requests are still in flight.
     if done.through == flow.requests && !flow.is_asking {
         if let Some(object) = core.objects.get(&flow.core.join.object) {
             flow.tally.forget(&object.held);
@@ -174,15 +174,15 @@ impl Flow {
         self.last_data.max(done.came) + self.settle_span()
     }
 
-    /// Whether nothing that was sent before Done can come any more. Done runs ahead of data that waits in a queue
-    /// (He and others 2002: it must not be asked for again).
+    /// Whether all data sent before Done has come or is lost. Done overtakes data that waits in a queue (He and others
+    /// 2002: such data must not be requested again).
     fn has_settled(&self, now: Time, done: Done) -> bool {
         self.tally.pending_bytes() == 0 || self.next == done.next || now >= self.settles_at(done)
     }
 
-    /// What its sender is told of a pause, if that is in time (rbudp-plus-2006 section 5). A packet that leaves when
-    /// Hold comes arrives a round trip from now: so much earlier the pause must begin and end there. The round trip is
-    /// the least one: what measured ones have beyond that is the wait for this host, which a pause ends.
+    /// The Hold for its sender, if it is in time (rbudp-plus-2006 section 5). A packet that leaves when Hold arrives
+    /// comes a round trip from now, so the pause must begin and end there by this much earlier. The round trip is the
+    /// least one: the excess of measured ones is the wait for this host, which a pause ends.
     fn hold(&self, now: Time, pause: Pause) -> Option<OwnMessage> {
         let rtt = self.core.path.rtt().least().unwrap_or(Span::ZERO);
         let there = now + rtt;
@@ -191,7 +191,7 @@ impl Flow {
         (left >= HOLD_MIN && after <= HOLD_AFTER_MAX).then_some(OwnMessage::Hold { after, length: left })
     }
 
-    /// What it is to be sent at, as far as that is known.
+    /// Its rate, if known.
     fn given(&self) -> Bitrate {
         let said = Some(self.share.said()).filter(|rate| *rate > Bitrate::ZERO);
         self.rate.into_iter().chain(said).min().unwrap_or(self.meter.rate())
@@ -252,8 +252,8 @@ impl ReceiverFlow for Flow {
 
     fn time_for(&self, bytes: u64) -> Span {
         let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
-        // What came in tells of losses, too. It is not measured while nothing is asked for. So this does not depend on
-        // who is asked for what, and no two flows can each be the faster one.
+        // The arrival rate includes the effect of losses. It is not measured while there are no requests. So it does
+        // not depend on the distribution of requests, and two flows cannot each count as the faster one.
         self.meter.measured().unwrap_or(self.given()).time_for(bytes) + rtt
     }
 
@@ -416,7 +416,7 @@ impl Reception for Rbudp {
             flow.tally.add(range, block);
             flow.round_left = flow.round_left.saturating_sub(range.len());
         }
-        // A request has few ranges: what is in many pieces takes several.
+        // A request has few ranges: many pieces take several requests.
         let has_room = flow.round_left >= block && flow.tally.parts() + RANGES_MAX <= ROUND_RANGES_MAX;
         flow.is_asking = has_room && flow.round_block == flow.core.block && object.has_wanted();
         if flow.is_asking {

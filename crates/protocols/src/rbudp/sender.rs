@@ -1,5 +1,5 @@
-//! The sender: blasts what was requested at the given rate, says Done, and sends again what the answer names, until
-//! nothing is missing (He and others 2002, section 2).
+//! The sender: sends requested ranges at the given rate, sends Done, and retransmits the blocks named in the answer,
+//! until none is missing (He and others 2002, section 2).
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::wire::{DataHeader, HEADER_LEN, OwnMessage, Section, VERSION, setup_ra
 
 /// Most bytes that wait at a sender: a round of the longest blocks.
 const QUEUED_BYTES_MAX: u64 = 64 << 30;
-/// Most bytes of sections that a sender keeps for a flow: twice what a receiver of ours ever sends.
+/// Most bytes of sections that a sender keeps for a flow: twice the most that our receiver sends.
 const SECTION_BYTES_MAX: usize = 512 << 10;
 
 /// No data goes to an address that did not respond for so long: a blast has no other feedback.
@@ -26,11 +26,11 @@ pub(super) type RbudpSender = Sender<Rbudp>;
 /// What RBUDP adds to a sender.
 #[derive(Default)]
 pub(super) struct Rbudp {
-    /// What is to be said of rounds that have ended.
+    /// Done messages to send, of rounds that have ended.
     ended: Vec<(FlowId, OwnMessage)>,
 }
 
-/// What is to be sent again.
+/// Blocks to send again.
 #[derive(Debug, Default)]
 struct Again {
     sections: VecDeque<(u16, Section)>,
@@ -52,7 +52,7 @@ impl Again {
             self.run_bytes = self.run_bytes.saturating_add(range.len());
         }
         if end > size || self.wire_bytes > SECTION_BYTES_MAX || self.run_bytes > QUEUED_BYTES_MAX {
-            return Err(FlowError::Protocol("more was said to be missing than can be"));
+            return Err(FlowError::Protocol("more blocks were reported missing than were sent"));
         }
         self.sections.push_back((block, section));
         Ok(())
@@ -113,7 +113,7 @@ impl Again {
 /// A flow's state at the sender.
 pub(super) struct Flow {
     core: FlowCore,
-    /// What the receiver's user gave in Setup, and what its Rate said last.
+    /// The rates of the receiver's user, in Setup and in its last Rate.
     given: Option<Bitrate>,
     told: Option<Bitrate>,
     /// Keeps the flow to the lower of the two.
@@ -123,7 +123,7 @@ pub(super) struct Flow {
     next: u32,
     /// Something was requested since the last Done.
     owes_done: bool,
-    /// Done was said, and the last piece of the answer has not come.
+    /// Done was sent, and the last piece of the answer has not come.
     awaits_answer: bool,
     /// Nothing may leave before this.
     due: Time,
@@ -166,7 +166,7 @@ impl Flow {
         self.due = Time::ZERO;
     }
 
-    /// Counts what data has waited for a hold up to `now`.
+    /// Counts the time for which data has waited for a hold, up to `now`.
     fn end_wait(&mut self, now: Time) {
         if let Some(since) = self.waits_since.take() {
             self.held = self.held + now.since(since);
@@ -184,14 +184,14 @@ impl Flow {
         }
         self.end_wait(until);
         self.hold = None;
-        // What was not sent is not made up for.
+        // Unsent data is not made up for.
         self.pace.rest(now);
         None
     }
 
     fn on_missing(&mut self, now: Time, is_last: bool, block: u16, sections: Vec<Section>) -> Result<(), FlowError> {
         if !self.awaits_answer {
-            return Err(FlowError::Protocol("an answer came to nothing that was said"));
+            return Err(FlowError::Protocol("an answer came without a Done"));
         }
         let path = PathSpec { mtu: self.core.mtu, ..self.core.offer.path };
         if block > largest_block(path, HEADER_LEN as u16, 1) {
@@ -209,7 +209,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    /// Appends datagrams that may leave, as far as `may` allows it and `out` has room.
     fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
         let Some(route) = self.core.route(now) else { return };
         if let Some(until) = self.held(now) {
@@ -341,7 +341,7 @@ impl Sending for Rbudp {
     }
 
     fn transmit(&mut self, now: Time, flow: &mut Flow, _slot: Slot, may: &mut Allowance<'_>, out: &mut TxBatch) {
-        // Nobody has said how fast: a blast without a rate would be a flood.
+        // No rate was given: sending without a rate would flood the path.
         if flow.pace.rate().is_none() && !may.is_limited() {
             flow.due = Time::FAR_FUTURE;
             return;

@@ -6,12 +6,12 @@ use inhaul_base::{ByteRange, RangeSet};
 
 use super::wire::{BITMAP_BLOCKS_MAX, SECTION_BYTES, Section};
 
-/// Memory for bits is taken in units of so many words.
+/// Memory for bits is taken in units of this many words.
 const UNIT_WORDS: usize = 2_048;
 /// Blocks that are looked through to say what will come next.
 const EXPECTED_BLOCKS_MAX: u64 = 1_024;
 
-/// What was asked for in a round.
+/// The requested ranges of a round.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Ranges that were asked for, by their start. Never overlapping.
@@ -20,9 +20,9 @@ pub(super) struct Tally {
     arrived: Vec<u64>,
     blocks: u64,
     pending_bytes: u64,
-    /// Others are to bring what is missing.
+    /// Other flows bring the missing blocks.
     is_given_up: bool,
-    /// Behind what came last.
+    /// End of the last arrival.
     frontier: u64,
 }
 
@@ -46,7 +46,7 @@ impl Part {
 }
 
 impl Tally {
-    /// Begins a new round: what was asked for before is not known any more.
+    /// Begins a new round: earlier requests are forgotten.
     pub(super) fn begin(&mut self) {
         self.parts.clear();
         self.arrived.clear();
@@ -93,8 +93,8 @@ impl Tally {
         *word != before
     }
 
-    /// Bytes `range` came. Returns the front of it, as far as one part has it; `None` when nobody asked for them, or
-    /// not for whole blocks: that bounds what a hostile sender can cut the object into.
+    /// Bytes `range` came. Returns the front of it, as far as one part has it; `None` if they were not requested, or
+    /// not as whole blocks: that bounds the pieces into which a hostile sender can cut the object.
     pub(super) fn arrive(&mut self, range: ByteRange) -> Option<ByteRange> {
         let (&start, &part) = self.parts.range(..=range.start).next_back()?;
         let range = range.intersection(ByteRange::new(start, part.end));
@@ -119,7 +119,7 @@ impl Tally {
         self.pending_bytes
     }
 
-    /// What has not come, whether given up or not.
+    /// Missing bytes, given up or not.
     fn absent(&self) -> impl Iterator<Item = ByteRange> {
         let blocks = move |(&start, &part): (&u64, &Part)| {
             (0..part.blocks(start)).filter(move |k| !self.has(part.first + k)).map(move |k| part.block_at(start, k))
@@ -127,7 +127,7 @@ impl Tally {
         self.parts.iter().flat_map(blocks)
     }
 
-    /// Others are to bring what is missing. What comes all the same is still known.
+    /// Other flows bring the missing blocks. Late arrivals are still recognised.
     pub(super) fn abandon(&mut self) -> Vec<ByteRange> {
         if std::mem::replace(&mut self.is_given_up, true) {
             return Vec::new();
@@ -136,7 +136,7 @@ impl Tally {
         self.absent().collect::<RangeSet>().iter().collect()
     }
 
-    /// What is `held` need not come: another flow has brought it, or nobody wants it any more.
+    /// Bytes in `held` are no longer needed: another flow has brought them, or they are no longer wanted.
     pub(super) fn forget(&mut self, held: &RangeSet) {
         if !self.is_given_up {
             let known: Vec<ByteRange> = self.absent().filter(|block| held.contains(*block)).collect();
@@ -146,7 +146,7 @@ impl Tally {
         }
     }
 
-    /// What is missing, as sections: of every [`BITMAP_BLOCKS_MAX`] blocks a bitmap, or runs where these are shorter.
+    /// Missing blocks, as sections: a bitmap for every [`BITMAP_BLOCKS_MAX`] blocks, or runs where these are shorter.
     pub(super) fn missing(&self) -> Vec<Section> {
         let mut sections = Vec::new();
         if self.pending_bytes == 0 {
@@ -161,7 +161,7 @@ impl Tally {
         sections
     }
 
-    /// Adds what is missing of the blocks `from` to `to` of a part.
+    /// Adds the missing ones of the blocks `from` to `to` of a part.
     fn describe(&self, start: u64, part: Part, from: u64, to: u64, sections: &mut Vec<Section>) {
         let before = sections.len();
         let mut run: Option<ByteRange> = None;
@@ -261,7 +261,7 @@ mod tests {
             tally.arrive(ByteRange::new(come.start, come.end)).unwrap();
             tally.expected().map(|(range, _)| (range.start, range.end))
         };
-        assert_eq!(expected(0..1), Some((1, 100)), "what comes behind it is another part");
+        assert_eq!(expected(0..1), Some((1, 100)), "later bytes are another part");
         assert_eq!(expected(1_000..1_001), Some((1_001, 1_001 + EXPECTED_BLOCKS_MAX)));
         for at in [1_063, 1_028, 1_027, 1_002] {
             assert_eq!(expected(at..at + 1).map(|(start, _)| start), (at != 1_027).then_some(at + 1), "{at}");

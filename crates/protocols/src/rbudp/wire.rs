@@ -13,7 +13,7 @@ pub const HEADER_LEN: usize = 16;
 pub const BITMAP_BLOCKS_MAX: u32 = 8_192;
 /// Bytes of a section without its bitmap.
 pub const SECTION_BYTES: usize = 12;
-/// The latest begin of a [`OwnMessage::Hold`], and the longest one: what a peer claims stops nobody for long.
+/// The latest begin of a [`OwnMessage::Hold`], and the longest one: a peer's claim cannot stop a sender for long.
 pub const HOLD_AFTER_MAX: Span = Span::from_secs(10);
 /// See [`HOLD_AFTER_MAX`].
 pub const HOLD_MAX: Span = Span::from_secs(5);
@@ -31,7 +31,7 @@ const BITMAP: u32 = 1 << 31;
 /// The header of a data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Counts the flow's data packets from 0, also those that are sent again.
+    /// Counts the flow's data packets from 0, including retransmissions.
     pub number: u32,
     /// Where the body starts in the object.
     pub offset: u64,
@@ -71,7 +71,8 @@ impl DataHeader {
 pub enum Section {
     /// All of these, in blocks from their start. Never empty, and below 2 GiB.
     Run(ByteRange),
-    /// Some of so many whole blocks from `start` on: those whose bits are set, the highest bit of a byte first.
+    /// Missing ones of this many whole blocks from `start` on: blocks whose bits are set, the highest bit of a byte
+    /// first.
     Bitmap {
         /// Where the first block starts.
         start: u64,
@@ -139,13 +140,13 @@ pub enum OwnMessage {
         /// The number that the flow's next data packet will have.
         next: u32,
     },
-    /// Receiver to sender: a piece of the answer to Done, what of the round has not come.
+    /// Receiver to sender: a piece of the answer to Done, with the round's missing blocks.
     Missing {
         /// Whether it is the answer's last piece.
         is_last: bool,
         /// Length of the blocks that the sections count, in bytes.
         block: u16,
-        /// What is missing.
+        /// The missing blocks.
         sections: Vec<Section>,
     },
     /// Receiver to sender: the receiver will not run for a while; send no data meanwhile (rbudp-plus-2006 section 4:

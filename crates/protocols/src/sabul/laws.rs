@@ -41,7 +41,7 @@ impl LawName {
         Self::ALL.into_iter().find(|law| law.code() == code)
     }
 
-    /// How often it is told what came and what was lost.
+    /// Interval of reports of arrivals and losses.
     pub const fn period(self) -> Span {
         match self {
             Self::Sabul2002 => Span::from_secs(1),

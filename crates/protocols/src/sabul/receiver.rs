@@ -1,4 +1,4 @@
-//! The receiver: asks ahead, says what has come (ACK), what is missing (ERR), and how much of each there was (SYN).
+//! The receiver: requests ahead, and reports arrivals (ACK), missing blocks (ERR), and the number of both (SYN).
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::division::{Changed, Division, Share, Shared, Told};
@@ -11,13 +11,13 @@ use inhaul_transport::{EndpointConfig, Expected, FlowId, FlowStats, Place};
 use super::laws::LawName;
 use super::wire::{DataHeader, ERR_RANGES_MAX, HEADER_LEN, OwnMessage, VERSION, WINDOW_PACKETS};
 
-/// An acknowledgement says what has come up to here so often.
+/// Interval of acknowledgements.
 const ACK_GAP: Span = Span::from_millis(100);
 /// Losses are looked through so often, and reported again if the last report is older than this and 1.5 round trips.
 const ERR_GAP: Span = Span::from_millis(20);
 /// Most ranges of missing blocks. A packet that opens one more counts as lost itself.
 const LOSSES_MAX: usize = 16_384;
-/// Asked for ahead is what the sender's rate brings in two round trips and this time ...
+/// Requested ahead is the data that the sender's rate brings in two round trips and this time ...
 const LEAD_SPAN: Span = Span::from_millis(300);
 /// ... at least, and at most.
 const LEAD_MIN: u64 = 1 << 20;
@@ -62,7 +62,7 @@ fn tell(core: &mut Core<Flow>, changed: Changed) {
     }
 }
 
-/// Says what is due.
+/// Sends due messages.
 fn report(now: Time, id: FlowId, core: &mut Core<Flow>) {
     let Some(flow) = core.flows.get_mut(&id) else { return };
     let messages = [flow.due_err(now), flow.due_ack(now), flow.due_syn(now)];
@@ -90,7 +90,7 @@ pub(super) struct Flow {
     /// Packets since the last SYN.
     received: u32,
     lost: u32,
-    /// What the sender's law wants, as it last said.
+    /// The last rate of the sender's law.
     rate: Bitrate,
     last_data: Time,
     meter: Meter,
@@ -139,7 +139,7 @@ impl Flow {
         true
     }
 
-    /// SABUL's ERR: at once for a gap, and again for what was reported long ago.
+    /// SABUL's ERR: at once for a gap, and again for old reports.
     fn due_err(&mut self, now: Time) -> Option<OwnMessage> {
         let mut ranges = std::mem::take(&mut self.gaps);
         if self.err_due.is_some_and(|due| due <= now) {
@@ -183,7 +183,7 @@ impl Flow {
         from
     }
 
-    /// Bytes to have asked for ahead of what has come.
+    /// Bytes to request ahead of the arrivals.
     fn lead(&self) -> u64 {
         let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
         self.rate.bytes_in(rtt * 2 + LEAD_SPAN).clamp(LEAD_MIN, LEAD_MAX)

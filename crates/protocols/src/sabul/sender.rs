@@ -1,5 +1,5 @@
-//! The sender: a stream of numbered blocks under a rate control law. What is reported lost is sent first, then what is
-//! new.
+//! The sender: a stream of numbered blocks under a rate control law. Blocks reported lost are sent first, then new
+//! ones.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ pub(super) struct Sabul;
 pub(super) struct Flow {
     core: FlowCore,
     law: Option<Box<dyn RateLaw + Send>>,
-    /// What the receiver's Rate said last.
+    /// The receiver's last Rate.
     told: Option<Bitrate>,
     /// Keeps the flow to the lower of law and Rate.
     pace: RateLimit,
@@ -90,7 +90,7 @@ impl Flow {
 
     fn on_ack(&mut self, before: u64) -> Result<(), FlowError> {
         if before > self.next() {
-            return Err(FlowError::Protocol("what was not sent was acknowledged"));
+            return Err(FlowError::Protocol("an unsent block was acknowledged"));
         }
         if before > self.base {
             self.losses.remove(self.base, before - 1);
@@ -107,7 +107,7 @@ impl Flow {
         for &(first, count) in ranges {
             let last = first + u64::from(count - 1);
             if last >= next {
-                return Err(FlowError::Protocol("what was not sent was reported lost"));
+                return Err(FlowError::Protocol("an unsent block was reported lost"));
             }
             if last >= self.base {
                 self.lost_packets += self.losses.insert(first.max(self.base), last, ());
@@ -136,7 +136,7 @@ impl Flow {
         (!self.sent.is_empty()).then_some(self.active + EXPIRY)
     }
 
-    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    /// Appends datagrams that may leave, as far as `may` allows it and `out` has room.
     fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
         let Some(route) = self.core.route(now) else { return };
         let frozen = self.law.as_ref().map_or(Time::ZERO, |law| law.frozen_until());

@@ -82,14 +82,14 @@ pub enum OwnMessage {
         /// First number and count of each range: at most [`ERR_RANGES_MAX`], no count of zero.
         ranges: Vec<(u64, u32)>,
     },
-    /// What came since the last one (SABUL's SYN).
+    /// Arrivals since the last one (SABUL's SYN).
     Syn {
         /// Packets that came.
         received: u32,
         /// Packets that were found missing.
         lost: u32,
     },
-    /// What was sent does not pass any more: forget it, and what was requested. The next block has this number.
+    /// Sent blocks no longer pass the path: forget them and all requests. The next block has this number.
     Restart {
         /// The number.
         from: u64,

@@ -1,4 +1,4 @@
-//! What a user can set.
+//! A user's settings.
 
 use inhaul_base::Span;
 use inhaul_transport::{Parameter, SetupError};
@@ -9,7 +9,7 @@ use crate::laws::{LawConfig, LawName};
 const SEGMENT: Parameter = Parameter {
     name: "segment",
     unit: "bytes, from 256",
-    default: "what the path's MTU leaves",
+    default: "as the path's MTU allows",
     summary: "Bytes of data in a packet; set at the receiver",
 };
 const INITIAL_WINDOW: Parameter = Parameter {
@@ -22,7 +22,7 @@ const WINDOW_MAX: Parameter = Parameter {
     name: "window-max",
     unit: "packets, 2 to 1000000",
     default: "1000000",
-    summary: "Packets that may be on their way: the sender's largest window, the receiver's receive window",
+    summary: "Packets that may be in flight: the sender's largest window, the receiver's receive window",
 };
 const RTO_MIN: Parameter = Parameter {
     name: "rto-min",
@@ -64,10 +64,11 @@ const HYSTART: Parameter = Parameter {
 
 /// How long an acknowledgement may wait for a second segment (RFC 1122 4.2.3.2 allows 500 ms; 40 ms is Linux's).
 pub(super) const ACK_DELAY: Span = Span::from_millis(40);
-/// Segments of which the first may wait [`ACK_DELAY`] for an acknowledgement (RFC 5681 4.2: every second at least).
+/// Number of segments; the first of them may wait [`ACK_DELAY`] for an acknowledgement (RFC 5681 4.2: every second at
+/// least).
 pub(super) const ACK_EVERY: u64 = 2;
 
-/// Parameters of laws that are told the rate at which the path delivers. ns-2's sender measures none.
+/// Parameters of laws that need the path's delivery rate. ns-2's sender measures none.
 pub(super) const RATE_PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS];
 /// Parameters of laws with a window.
 pub(super) const PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, SENDER];
@@ -90,11 +91,11 @@ pub enum SenderKind {
 /// Parameters that were read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Bytes of data in a packet; `None`: what the path's MTU leaves.
+    /// Bytes of data in a packet; `None`: as the path's MTU allows.
     pub segment: Option<u16>,
     /// Packets that are sent before anything is known.
     pub initial_window: u64,
-    /// Packets that may be on their way.
+    /// Packets that may be in flight.
     pub window_max: u64,
     /// Least variation that the retransmission timeout allows for.
     pub rto_min: Span,
@@ -176,7 +177,7 @@ impl Options {
         Some(())
     }
 
-    /// These, but for what a flow's own parameters say. They were read before: what is not legal is passed over.
+    /// These, replaced by a flow's own parameters. They were checked before: illegal values are skipped.
     pub(super) fn for_flow(mut self, parameters: &[(String, String)]) -> Self {
         for (name, value) in parameters {
             let _ = self.set(name, value);
@@ -184,7 +185,7 @@ impl Options {
         self
     }
 
-    /// What a flow's law is built from.
+    /// Configuration of a flow's law.
     pub(super) fn law_config(&self, seed: u64) -> LawConfig {
         LawConfig {
             initial_window: self.initial_window,

@@ -21,7 +21,7 @@ pub const BLOCKS_MAX: usize = 4;
 const ACK_LEN_MAX: usize = HEADER_LEN + BLOCKS_MAX * 8;
 /// Smallest segment, in bytes.
 pub const SEGMENT_MIN: u16 = 256;
-/// Largest segment: what the largest IPv4 packet leaves.
+/// Largest segment: the space in the largest IPv4 packet.
 pub const SEGMENT_MAX: u16 = u16::MAX - 28 - ENVELOPE_LEN as u16 - HEADER_LEN as u16;
 /// Largest window that an Ack can tell, in segments.
 pub const WINDOW_MAX: u32 = (1 << 24) - 1;
@@ -60,7 +60,7 @@ impl Timestamp {
     }
 }
 
-/// The blocks of an Ack: at most [`BLOCKS_MAX`], the one that changed last first (RFC 2018 section 4).
+/// The blocks of an Ack: at most [`BLOCKS_MAX`], the last changed one first (RFC 2018 section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Blocks {
     len: usize,
@@ -106,7 +106,7 @@ pub struct AckHeader {
     pub window: u32,
     /// The receiver's clock.
     pub sent: Timestamp,
-    /// What has come behind gaps.
+    /// Blocks behind gaps.
     pub blocks: Blocks,
 }
 
@@ -213,7 +213,7 @@ fn parse_blocks(count: usize, bytes: &[u8]) -> Result<Blocks, WireError> {
     Ok(blocks)
 }
 
-/// Reads what the receiver adds to Setup: the congestion control law that the sender is to use.
+/// Reads the receiver's addition to Setup: the congestion control law for the sender.
 ///
 /// # Errors
 /// When there is no such law, or something follows.
@@ -225,8 +225,9 @@ pub fn setup_law(mut r: Reader<'_>) -> Result<LawName, WireError> {
 /// A control message of TCP's own. Both go from the receiver to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnMessage {
-    /// Forget everything that was requested, part of the stream or not. The stream goes on with segment `from`; what
-    /// was before it counts as acknowledged. Full-size segments did not pass any more, and are never cut anew.
+    /// Forget everything that was requested, part of the stream or not. The stream continues with segment `from`; all
+    /// segments before it count as acknowledged. Full-size segments no longer passed the path, and segments are never
+    /// cut anew.
     Restart {
         /// Behind every segment that the receiver would have taken so far.
         from: Sequence,

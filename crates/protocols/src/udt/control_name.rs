@@ -16,7 +16,7 @@ const CODE_UDT4: u8 = 128;
 const CODE_2004: u8 = 129;
 const CODE_UDT1: u8 = 130;
 const VARIANTS: [Variant; 3] = [Variant::Udt4, Variant::Paper2004, Variant::Udt1];
-/// A law is clocked by ACKs: one for so many packets, as a TCP receiver.
+/// A law is clocked by ACKs: one for this many packets, as from a TCP receiver.
 const LAW_ACK_EVERY: u64 = 2;
 
 /// The congestion control of a flow.
@@ -63,7 +63,7 @@ impl ControlName {
         }
     }
 
-    /// What the receiver reports.
+    /// The receiver's reports.
     pub(super) fn reporting(self) -> Reporting {
         match self {
             Self::Native(Variant::Udt1) => Reporting::UDT1,

@@ -1,4 +1,4 @@
-//! What a user can set.
+//! A user's settings.
 
 use inhaul_transport::{Parameter, SetupError};
 
@@ -10,7 +10,7 @@ use crate::laws::LawName;
 /// The protocol's name in the registry.
 pub(super) const NAME: &str = "udt";
 
-/// What can be set.
+/// The parameters.
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "law",
@@ -28,7 +28,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         name: "window-max",
         unit: "packets, 16 to 1000000",
         default: "1000000",
-        summary: "Packets that may be on their way: the sender's largest window, and what the receiver takes",
+        summary: "Most packets in flight: the sender's largest window, and the receiver's window",
     },
     Parameter {
         name: "window-more",
@@ -46,7 +46,7 @@ const WINDOW_MORE_MAX: u64 = 1_000;
 pub(super) struct Options {
     law: Option<LawName>,
     variant: Variant,
-    /// Packets that may be on their way.
+    /// Packets that may be in flight.
     pub(super) window_max: u64,
     /// Packets that variant 4 adds to its window.
     pub(super) window_more: u64,
@@ -98,7 +98,7 @@ impl Options {
         Some(())
     }
 
-    /// The same with what is set for one flow; what is not legal there was refused before.
+    /// The same with the parameters of one flow; illegal values were refused before.
     pub(super) fn for_flow(mut self, parameters: &[(String, String)]) -> Self {
         for (name, value) in parameters {
             self.set(name, value);

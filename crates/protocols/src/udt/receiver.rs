@@ -1,4 +1,4 @@
-//! The receiver: asks senders for ranges, reports what came and what did not, and says where bytes belong.
+//! The receiver: requests ranges from senders, reports arrivals and losses, and says where bytes belong.
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::division::{Changed, Division, Share, Shared, Told};
@@ -12,8 +12,8 @@ use super::core::{Ack, Arrival, Feedback, ReceiveSide, low_bits, nearest};
 use super::options::Options;
 use super::wire::{DataHeader, HEADER_LEN, NAK_WORDS_MAX, OBJECT_MAX, OwnMessage, Small, VERSION};
 
-/// Asked for ahead is so many times the sender's window: what is on its way, what leaves until a request arrives
-/// though the window doubles, and as much again ...
+/// Bytes requested ahead, in sender's windows: the data in flight, the data that leaves until a request arrives while
+/// the window doubles, and as much again ...
 const LEAD_WINDOWS: u64 = 4;
 /// ... at least, and at most.
 const LEAD_MIN: u64 = 1 << 20;
@@ -22,7 +22,7 @@ const LEAD_MAX: u64 = 1 << 32;
 const LEAD_STEP: u64 = 8;
 /// A sender that answers probes but sends no data for so long is given up.
 const MUTE_MAX: Span = Span::from_secs(150);
-/// Over so long the rate of what comes in is measured.
+/// The time over which the arrival rate is measured.
 const METER_SPAN: Span = Span::from_millis(250);
 
 /// All flows of a host that fetches.
@@ -45,14 +45,14 @@ impl Udt {
 pub(super) struct Flow {
     core: FlowCore,
     asked: Asked,
-    /// What the flow may take.
+    /// The flow's share.
     share: Share,
     side: ReceiveSide,
     /// The sender's window, as two to this power bytes.
     window_log: u8,
     /// When data last came, or was asked for when nothing was.
     last_data: Time,
-    /// The rate of what came in lately, and since when how much did.
+    /// The recent arrival rate, and the time and bytes since its measurement began.
     rate: Bitrate,
     metered: (Time, u64),
     received_packets: u64,
@@ -60,7 +60,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Bytes to have asked for ahead of what has come.
+    /// Bytes to request ahead of the arrivals.
     fn lead(&self) -> u64 {
         ((1u64 << self.window_log.min(40)) * LEAD_WINDOWS).clamp(LEAD_MIN, LEAD_MAX)
     }
@@ -163,8 +163,8 @@ impl Reception for Udt {
         match flow.on_data(now, run) {
             Arrival::Refused => return,
             Arrival::Duplicate => flow.core.duplicate_bytes += rest.len(),
-            // What was not asked for has its number but no place in the object. Packets that came together may answer
-            // several requests, and some of them may have come before.
+            // Unrequested data has its number but no place in the object. Packets that came together may answer several
+            // requests, and some of them may have come before.
             Arrival::New => {
                 while !rest.is_empty() {
                     let Some(flow) = core.flows.get_mut(&id) else { return };

@@ -1,4 +1,4 @@
-//! The sender: what was requested leaves as UDT's packets.
+//! The sender: requested ranges leave as UDT's packets.
 
 use std::collections::VecDeque;
 
@@ -43,14 +43,14 @@ pub(super) struct SendFlow {
     core: FlowCore,
     /// UDT, once the receiver has named its congestion control.
     side: Option<SendSide>,
-    /// What the packets carry that are not acknowledged, from the side's first on.
+    /// Content of the unacknowledged packets, from the side's first on.
     bodies: VecDeque<Body>,
     /// Bytes of a full packet's body, as the last request wants them.
     block: u64,
     /// The rate that the receiver allows.
     allowed: RateLimit,
     ack2s: VecDeque<u32>,
-    /// Something has changed since the side was last asked what may leave.
+    /// Something has changed since the side was last polled.
     wants_turn: bool,
     /// When the next packet is due.
     pace_due: Option<Time>,
@@ -110,7 +110,7 @@ impl SendFlow {
         }
     }
 
-    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    /// Appends datagrams that may leave, as far as `may` allows it and `out` has room.
     fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
         (self.wants_turn, self.pace_due) = (false, None);
         let (Some(route), Some(side)) = (self.core.route(now), &mut self.side) else { return };

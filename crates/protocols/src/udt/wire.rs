@@ -26,7 +26,7 @@ const NAK: u8 = 10;
 const ACK2: u8 = 11;
 const WARNING: u8 = 12;
 const OFFSET_BITS: u32 = 56;
-/// Packet numbers have so many bits.
+/// Bits of packet numbers.
 const NUMBER_MASK: u32 = u32::MAX >> 1;
 const RATE: u8 = OWN_MESSAGES;
 const RESTART: u8 = OWN_MESSAGES + 1;
@@ -102,7 +102,7 @@ pub enum Small {
         /// The first packet that has not come.
         next: u32,
     },
-    /// What is missing, in UDT's compressed form: at most [`NAK_WORDS_MAX`] words.
+    /// Missing packets, in UDT's compressed form: at most [`NAK_WORDS_MAX`] words.
     Nak(Vec<u32>),
     /// The delay grows, as the answer to this ACK showed.
     Warning {
@@ -180,7 +180,7 @@ fn number(r: &mut Reader<'_>) -> Option<u32> {
     r.u32().ok().filter(|number| *number <= NUMBER_MASK)
 }
 
-/// Reads what the receiver adds to Setup: the congestion control that the sender is to use.
+/// Reads the receiver's addition to Setup: the congestion control for the sender.
 ///
 /// # Errors
 /// When there is no such control, or something follows.
@@ -192,8 +192,8 @@ pub fn setup_control(mut r: Reader<'_>) -> Result<ControlName, WireError> {
 /// A control message of UDT's own. Both go from the receiver to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnMessage {
-    /// Forget everything that was requested, sent or not. The flow goes on with packet `from`; what was before it
-    /// counts as acknowledged. Full-size packets did not pass any more, and are never cut anew.
+    /// Forget everything that was requested, sent or not. The flow continues with packet `from`; all packets before it
+    /// count as acknowledged. Full-size packets no longer passed the path, and packets are never cut anew.
     Restart {
         /// The low 31 bits of the number: behind every packet that the receiver would have taken so far.
         from: u32,

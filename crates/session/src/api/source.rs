@@ -109,7 +109,7 @@ pub enum SourceError {
     #[error("'{0}' names no file: write the URL of one")]
     NoFile(String),
     /// Somebody else names a source that only the user of this host may name.
-    #[error("'{0}' may not be named here: only addresses of inhaul servers may")]
+    #[error("'{0}' may not be named here: only the user of this host may have it read")]
     NotTrusted(Server),
     /// A destination has several servers.
     #[error("data is brought to one server: name one host")]
@@ -326,13 +326,25 @@ impl Source {
         url::split_urls(text).into_iter().map(|part| (part, url::is_ranges_url(part))).collect()
     }
 
-    /// The same, of a text that somebody else has written: a client of a server, or the author of a list. Only inhaul
-    /// servers may be named in it: what else is read here is for the user of this host to say.
+    /// The same, if it is of no file of this host: of a text whose author is not the user of this host.
+    ///
+    /// # Errors
+    /// When it names such a file.
+    pub fn without_files(self) -> Result<Self, SourceError> {
+        self.without(|url| url.starts_with("file:"))
+    }
+
+    /// The same, if it names only inhaul servers: of an order of a client, for whom this host must not reach what the
+    /// client cannot.
     ///
     /// # Errors
     /// When it names something else.
-    pub fn of_others(self) -> Result<Self, SourceError> {
-        match self.mirrors.iter().find(|server| server.url.is_some()) {
+    pub fn of_servers_only(self) -> Result<Self, SourceError> {
+        self.without(|_| true)
+    }
+
+    fn without(self, is_bad: impl Fn(&str) -> bool) -> Result<Self, SourceError> {
+        match self.mirrors.iter().find(|server| server.url.as_deref().is_some_and(&is_bad)) {
             Some(other) => Err(SourceError::NotTrusted(other.clone())),
             None => Ok(self),
         }

@@ -1,7 +1,7 @@
 //! Earliest eligible virtual deadline first (Stoica and Abdel-Wahab 1995), as Linux has it since 6.6, for one
 //! processor: weights, lag, a base slice, no preemption before a slice is over, and the quota of a control group.
 //!
-//! The quota is accounted exactly; Linux looks at ticks and takes what was too much from the next period.
+//! The quota is accounted exactly; Linux checks at ticks and takes the excess from the next period.
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::Pause;
@@ -28,7 +28,7 @@ struct Entity {
     is_runnable: bool,
 }
 
-/// What is left of a quota.
+/// The rest of a quota.
 #[derive(Clone, Copy, Debug)]
 struct Bandwidth {
     spec: Quota,
@@ -97,7 +97,7 @@ impl Eevdf {
         if weight > 0 { sum.div_euclid(weight) } else { self.tasks.iter().map(|task| task.vruntime).max().unwrap_or(0) }
     }
 
-    /// What a task asks for, in its virtual time.
+    /// A task's request, in its virtual time.
     fn request(&self, weight: i128) -> i128 {
         nanos(self.spec.base_slice) * NICE_0_WEIGHT / weight
     }
@@ -114,11 +114,11 @@ impl Eevdf {
         self.since = now;
     }
 
-    /// When the running task has had what it asked for.
+    /// When the running task's request is fulfilled.
     fn request_end(&self) -> Option<Time> {
         let task = &self.tasks[self.running?];
         let left = ((task.deadline - task.vruntime) * task.weight).div_euclid(NICE_0_WEIGHT) + 1;
-        // While it is alone there is nobody to switch to.
+        // While it is alone there is no task to switch to.
         let is_alone = self.runnable().count() == 1;
         let end = self.since + Span::from_nanos(left.clamp(0, i128::from(u64::MAX / 2)) as u64);
         (!is_alone).then(|| tick_after(end, self.spec.tick))
@@ -190,7 +190,7 @@ impl Policy for Eevdf {
         let (request_end, quota_end) = (self.request_end(), self.quota_end());
         self.account(now);
         let is_over = |end: Option<Time>| end.is_some_and(|end| end <= now);
-        // What comes with the new period is there when the old one's quota ends with it.
+        // If the old quota ends with its period, the new quota is available at once.
         self.refill_quota(now);
         if let Some(quota) = self.quota.as_mut().filter(|quota| is_over(quota_end) && quota.left == Span::ZERO) {
             quota.is_throttled = true;
@@ -233,7 +233,7 @@ impl Policy for Eevdf {
         let own = self.tasks[PROCESS].weight;
         let others: i128 = self.runnable().map(|task| task.weight).sum::<i128>() - own;
         let turn = self.request_end().filter(|_| others > 0).map(|start| {
-            // What the others have in the time in which the process has one request, in whole ticks.
+            // The others' time during one request of the process, in whole ticks.
             let slice = tick_after(Time::ZERO + self.spec.base_slice, self.spec.tick).since(Time::ZERO);
             Pause { start, length: slice.mul_f64(others as f64 / own as f64) }
         });
@@ -254,7 +254,7 @@ mod tests {
         EevdfSpec { quota: Some(quota), ..EevdfSpec::default() }
     }
 
-    /// Lets all run for a second. Returns what each has had, in milliseconds, and the process's pauses.
+    /// Lets all run for a second. Returns each one's time, in milliseconds, and the process's pauses.
     fn run(eevdf: &mut Eevdf) -> (Vec<u64>, Vec<(Time, Span)>) {
         for task in 0..eevdf.tasks.len() {
             eevdf.wake(at(0), task);
@@ -302,7 +302,7 @@ mod tests {
         let (had, pauses) = run(&mut Eevdf::new(quota(25, 100), 0, std::iter::empty()));
         assert_eq!((had[0], pauses.len()), (250, 10));
         assert_eq!(pauses[0], (foreseen.start, foreseen.length));
-        // One that runs for a quarter of the time has enough.
+        // A process that runs for a quarter of the time has enough.
         let mut eevdf = Eevdf::new(quota(25, 100), 0, std::iter::empty());
         for turn in 0..10 {
             eevdf.wake(at(4_000 * turn), PROCESS);

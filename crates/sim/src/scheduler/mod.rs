@@ -1,11 +1,10 @@
-//! Schedulers: which of a host's tasks has the processor, and what can be foreseen of it.
+//! Schedulers: which of a host's tasks has the processor, and which pauses can be foreseen.
 //!
 //! A host with a scheduler has one processor. Its endpoints run in one process, which takes packets from the ring while
 //! the scheduler lets it, and sleeps when there are none. Other tasks compete with it. rbudp-plus-2006 section 4
 //! describes the first scheduler, that of Linux 2.6; the other is in the manner of today's.
 //!
-//! **What is not modelled:** several processors, the time that a switch takes, and what kernels do for tasks of real
-//! time.
+//! **Not modelled:** several processors, the time of a switch, and real-time tasks.
 
 mod eevdf;
 mod o1;

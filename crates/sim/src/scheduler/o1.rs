@@ -1,9 +1,9 @@
 //! The scheduler of Linux 2.6 before 2.6.23, as rbudp-plus-2006 section 4 describes it: a run queue with an active and
-//! an expired array of priorities, time slices, and a bonus for tasks that sleep. What the paper leaves open is as in
-//! Linux 2.6.16.
+//! an expired array of priorities, time slices, and a bonus for tasks that sleep. Details that the paper leaves open
+//! are as in Linux 2.6.16.
 //!
-//! Time and sleep are accounted exactly, not by ticks; only slices end at ticks. Left out are what a task that waits
-//! gets for waiting, and the turns that interactive tasks of one priority take within their slices.
+//! Time and sleep are accounted exactly, not by ticks; only slices end at ticks. Two features are left out: the bonus
+//! of a waiting task, and the turns of interactive tasks of one priority within their slices.
 
 use std::collections::VecDeque;
 
@@ -67,7 +67,7 @@ impl Array {
 struct Entity {
     nice: i32,
     priority: usize,
-    /// What is left of its slice.
+    /// The rest of its slice.
     slice: Span,
     sleep_avg: Span,
     /// When it fell asleep; `None`: it has not run yet.
@@ -175,7 +175,7 @@ impl O1 {
         self.running.map(|running| tick_after(self.since + self.tasks[running].slice, self.spec.tick))
     }
 
-    /// Whether tasks in the expired array wait for too long; then nobody is put into the active one again.
+    /// Whether tasks in the expired array wait for too long; then no task returns to the active one.
     fn is_starving(&self, now: Time) -> bool {
         let runnable = (self.active.count + self.expired.count + 1) as u64;
         self.expired_since.is_some_and(|since| now.since(since) >= STARVATION_LIMIT * runnable)
@@ -261,8 +261,8 @@ impl Policy for O1 {
         let priority = process.effective_priority();
         let slice = |task: usize| self.tasks[task].slice;
         let slices: Vec<Span> = if process.is_interactive(priority) && !self.is_starving(start) {
-            // Figure 3: the slices of those that may come first, and whose sleep is negligible beside them: "T_i >>
-            // avg_sleep_time_i".
+            // Figure 3: the slices of tasks that may come first, and whose sleep is negligible compared with their
+            // slice: "T_i >> avg_sleep_time_i".
             let is_negligible = |task: usize| self.tasks[task].sleep_avg.mul_f64(self.spec.much) < slice(task);
             let before = |(priority, task): &(usize, usize)| *priority <= last_priority && is_negligible(*task);
             self.active.tasks().filter(before).map(|(_, task)| slice(task)).collect()
@@ -331,7 +331,7 @@ mod tests {
         let seen = history(&mut o1, at(20_000));
         let first_other = seen.iter().find(|(_, task)| *task != PROCESS).map(|(since, _)| *since);
         // Its bonus stays above 2 while sleep_avg does not fall below 700 ms: 100 ms at 10, then 1/10, 1/9, 1/8 and 1/7
-        // of what it runs. That is 2.5 s.
+        // of its run time. That is 2.5 s.
         assert!(first_other.is_some_and(|since| (2_200..=2_700).contains(&since)), "{first_other:?}");
         // From then on they take turns.
         let late: Vec<_> = seen.iter().filter(|(since, _)| *since > 12_000).collect();
@@ -349,7 +349,7 @@ mod tests {
         o1.wake(at(1), PROCESS);
         o1.wake(at(1), 1);
         assert_eq!(o1.running(), Some(PROCESS));
-        // Ten times what it slept, at the lowest bonus.
+        // Ten times its sleep, at the lowest bonus.
         o1.block(at(2));
         o1.wake(at(62), PROCESS);
         assert_eq!((o1.tasks[PROCESS].sleep_avg, o1.running()), (Span::from_millis(600), Some(PROCESS)));
@@ -435,7 +435,7 @@ mod tests {
         let slice = Some(SLICE);
         assert_eq!([0, 9, 10, 50].map(|sleep| foreseen(sleep, 10.0, Span::ZERO)), [slice, slice, None, None]);
         assert_eq!([50, 100].map(|sleep| foreseen(sleep, 1.0, Span::ZERO)), [slice, None]);
-        assert_eq!(foreseen(100, 10.0, Span::from_millis(4)), Some(Span::from_millis(4)), "at least so much");
+        assert_eq!(foreseen(100, 10.0, Span::from_millis(4)), Some(Span::from_millis(4)), "at least this much");
     }
 
     #[test]

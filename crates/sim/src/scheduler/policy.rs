@@ -1,4 +1,4 @@
-//! What schedulers have in common.
+//! The common interface of schedulers.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use inhaul_transport::Pause;
 /// The process of the endpoints, among the tasks.
 pub(super) const PROCESS: usize = 0;
 
-/// Decides which task runs. Tasks are numbered; [`PROCESS`] is the one that receives.
+/// Decides which task runs. Tasks are numbered; [`PROCESS`] is the receiving process.
 pub(super) trait Policy: Debug + Send {
     /// The task that has the processor.
     fn running(&self) -> Option<usize>;

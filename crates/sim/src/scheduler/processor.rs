@@ -31,7 +31,7 @@ pub(crate) struct Processor {
     now: Time,
     /// The process has something to do.
     is_awake: bool,
-    /// The process has been given the processor since it was last asked what it foresees.
+    /// The process has got the processor since its last prediction.
     has_begun: bool,
     told: Option<Pause>,
 }
@@ -65,13 +65,13 @@ impl Processor {
         self.is_awake
     }
 
-    /// How much of its speed the process has beside those that are awake.
+    /// The part of its speed that the process has beside the awake tasks.
     pub(crate) fn speed(&self) -> f64 {
         let awake = self.competitors.iter().filter(|competitor| competitor.wakes.is_none());
         1.0 / (1.0 + awake.map(|competitor| competitor.task.memory).sum::<f64>())
     }
 
-    /// How long a packet has the process wait for memory beside those that are awake.
+    /// How long the process waits for memory for each packet, beside the awake tasks.
     pub(crate) fn paging(&self) -> Span {
         let awake = self.competitors.iter().filter(|competitor| competitor.wakes.is_none());
         awake.fold(Span::ZERO, |sum, competitor| sum + competitor.task.paging)
@@ -109,7 +109,7 @@ impl Processor {
         }
     }
 
-    /// What the process, which was given the processor, foresees, if that is new (rbudp-plus-2006 Figure 3: "the
+    /// The prediction of the process, which has got the processor, if it is new (rbudp-plus-2006 Figure 3: "the
     /// notification is sent at the time instant t, the I/O task is scheduled").
     pub(crate) fn news(&mut self) -> Option<Pause> {
         if !std::mem::take(&mut self.has_begun) || !self.runs() {
@@ -136,7 +136,7 @@ impl Processor {
         self.competitors.get_mut(number)
     }
 
-    /// When the running competitor has done what it wanted.
+    /// When the running competitor has finished its work.
     fn work_ends(&self) -> Option<Time> {
         let number = self.policy.running()?.checked_sub(1)?;
         self.competitors[number].left.map(|left| self.now + left)
@@ -151,7 +151,7 @@ impl Processor {
         }
     }
 
-    /// What is due at `now` happens.
+    /// Does the events due at `now`.
     fn step(&mut self, now: Time) {
         self.work(now);
         let mut random = std::mem::replace(&mut self.random, RandomStream::new(0, 0));
@@ -193,7 +193,7 @@ mod tests {
         Processor::new(&spec, RandomStream::new(7, 7))
     }
 
-    /// What the process has of ten seconds in which it never sleeps, in milliseconds.
+    /// The process's time in ten seconds in which it never sleeps, in milliseconds.
     fn had(processor: &mut Processor) -> u64 {
         processor.wake(at(0));
         let (mut had, mut now) = (Span::ZERO, at(0));

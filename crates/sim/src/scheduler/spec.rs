@@ -21,13 +21,13 @@ pub struct SchedulerSpec {
     pub nice: i8,
     /// What packets cost the kernel.
     pub interrupts: InterruptSpec,
-    /// Whether the endpoints are told of all pauses that are foreseen, or only of those that pay.
+    /// Whether the endpoints are told of all foreseen pauses, or only of those in which holding pays.
     pub monitor: Monitor,
-    /// What else wants the processor.
+    /// Competing tasks.
     pub tasks: Vec<Task>,
 }
 
-/// Which of the pauses that a host foresees its endpoints are told of.
+/// Which foreseen pauses a host reports to its endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Monitor {
     /// All.
@@ -47,7 +47,7 @@ pub enum SchedulerKind {
     Eevdf(EevdfSpec),
 }
 
-/// What can be chosen of the scheduler of Linux 2.6.
+/// Parameters of the scheduler of Linux 2.6.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct O1Spec {
     /// Slices end at multiples of this.
@@ -55,8 +55,8 @@ pub struct O1Spec {
     /// By how much the process's priority will get worse at most when its slice ends, as Figure 3 assumes (delta). The
     /// paper does not say how much.
     pub delta: u8,
-    /// Predictions count a task only if its slice is so many times its average sleep. Figure 3's condition is "T_i >>
-    /// avg_sleep_time_i"; how much "much greater" is, the paper does not say.
+    /// Predictions count a task only if its slice is this many times its average sleep. Figure 3's condition is "T_i >>
+    /// avg_sleep_time_i"; the paper does not define "much greater".
     pub much: f64,
     /// The shortest pause that is foreseen, at the end of every slice of the process, also where nothing competes. Zero:
     /// none is where nothing does.
@@ -70,14 +70,14 @@ impl Default for O1Spec {
     }
 }
 
-/// What can be chosen of EEVDF.
+/// Parameters of EEVDF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EevdfSpec {
-    /// What a task asks for at a time.
+    /// The length of a task's request.
     pub base_slice: Span,
     /// Slices end at multiples of this.
     pub tick: Span,
-    /// What the process of the endpoints may have of the processor: cpu.max of its control group.
+    /// The processor quota of the endpoints' process: cpu.max of its control group.
     pub quota: Option<Quota>,
 }
 
@@ -88,7 +88,7 @@ impl Default for EevdfSpec {
     }
 }
 
-/// So much processor time in each period; a group that has used it up waits for the next.
+/// Processor time in each period; a group that has used it up waits for the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Processor time.
@@ -106,8 +106,8 @@ pub struct Task {
     pub runs: Option<Spell>,
     /// How long it sleeps then.
     pub sleeps: Spell,
-    /// How much longer a packet takes while this task is runnable, as a part of what it takes alone: a memory-bound
-    /// task empties the caches and fills the memory's bus. The parts of several tasks add up.
+    /// How much longer a packet takes while this task is runnable, as a part of its time without other tasks: a
+    /// memory-bound task empties the caches and fills the memory's bus. The parts of several tasks add up.
     pub memory: f64,
     /// How long each packet has the process wait for memory while this task is runnable: where both do not fit, pages
     /// are fetched from a disk. The waits for several tasks add up. The processor is free meanwhile.
@@ -141,7 +141,7 @@ impl SchedulerSpec {
     /// Looks at the numbers.
     ///
     /// # Errors
-    /// What is wrong with them, if anything.
+    /// Their fault, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         let nice = |nice: i8| (-20..=19).contains(&nice);
         let spell = |span: Span| (SPELL_MIN..=SPELL_MAX).contains(&span);

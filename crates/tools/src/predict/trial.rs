@@ -15,6 +15,7 @@ use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{GetOptions, Stop};
 use inhaul_session::session::frame::Frame;
 use inhaul_session::system::process;
+use inhaul_sources::add_ranges;
 
 /// How long data is taken in.
 const TRIAL: Span = Span::from_secs(2);
@@ -63,7 +64,7 @@ impl Trial {
 pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop) -> Result<Trial, MoveError> {
     let mut engine = Engine::new()?;
     let mut wanted = Vec::new();
-    let mut joinings = Vec::new();
+    let (mut joinings, mut ranges) = (Vec::new(), Vec::new());
     for (object, (data_set, plan)) in planned.into_iter().enumerate() {
         let size = plan.manifest().size();
         let mut held = plan.unwanted();
@@ -73,6 +74,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
         // Where nothing is left to come there is nothing to try.
         if held.covered() < size {
             wanted.push((ObjectId(object as u32), size, held));
+            ranges.extend(data_set.ranges.into_iter().map(|(_, source)| (ObjectId(object as u32), source)));
             joinings.extend(data_set.sessions.into_iter().map(|session| Joining {
                 object,
                 session,
@@ -99,6 +101,11 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
     }
     for (joining, port) in joinings {
         hauling.join(options, &mut engine, endpoint, joining, port)?;
+    }
+    for (object, source) in ranges {
+        let flow = engine.new_flow();
+        add_ranges(&mut engine, endpoint, flow, source, (object, options.rate))?;
+        hauling.flows.push(flow);
     }
     engine.run(&mut hauling)?;
     let conditions = hauling.conditions(&engine);

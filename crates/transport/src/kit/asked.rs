@@ -1,11 +1,10 @@
-//! What one flow was asked for and has not delivered, where its sender decides what is sent when: what comes is known
-//! by its place.
+//! Outstanding ranges of one flow, for protocols whose sender decides the order: data is identified by its place.
 
 use std::collections::BTreeMap;
 
 use inhaul_base::{ByteRange, RangeSet};
 
-/// Most ranges that are remembered: bounds what a flow holds in memory, and what waits at its sender.
+/// Most ranges that are remembered: bounds a flow's memory, and the queue at its sender.
 const ASKED_MAX: usize = 16_384;
 
 /// The ranges that a flow was asked for.
@@ -13,10 +12,10 @@ const ASKED_MAX: usize = 16_384;
 pub struct Asked {
     /// Each range as it was asked for, by its start, until all of it has come. Never overlapping.
     ranges: BTreeMap<u64, Range>,
-    /// What has neither come nor been given to others.
+    /// Ranges that have neither come nor been given to other flows.
     pending: RangeSet,
     last_id: u32,
-    /// Behind what came last.
+    /// End of the last arrival.
     frontier: u64,
 }
 
@@ -49,7 +48,7 @@ impl Asked {
         self.ranges.len() + count <= ASKED_MAX
     }
 
-    /// Forgets ranges that overlap `range`: what was given up before is asked for again.
+    /// Forgets ranges that overlap `range`: ranges given up before are requested again.
     fn forget(&mut self, range: ByteRange) {
         while let Some((&start, old)) = self.ranges.range(..range.end).next_back()
             && old.end > range.start
@@ -58,8 +57,8 @@ impl Asked {
         }
     }
 
-    /// Bytes `range` came. Returns the front of it, as far as one request asked for it; `None` when nobody did, or not
-    /// as whole segments: that bounds what a hostile sender can cut the object into.
+    /// Bytes `range` came. Returns the front of it, as far as one request asked for it; `None` if they were not
+    /// requested, or not as whole segments: that bounds the pieces into which a hostile sender can cut the object.
     pub fn arrive(&mut self, range: ByteRange) -> Option<ByteRange> {
         let (&start, asked) = self.ranges.range_mut(..=range.start).next_back()?;
         let range = range.intersection(ByteRange::new(start, asked.end));
@@ -78,7 +77,7 @@ impl Asked {
         Some(range)
     }
 
-    /// Bytes asked for that have neither come nor been given up.
+    /// Requested bytes that have neither come nor been given up.
     pub fn pending_bytes(&self) -> u64 {
         self.pending.covered()
     }
@@ -88,7 +87,7 @@ impl Asked {
         self.last_id
     }
 
-    /// Gives up what is pending: others are to bring it. What comes all the same is still known.
+    /// Gives up pending ranges: other flows are to bring them. Late arrivals of them are still recognised.
     pub fn abandon(&mut self) -> RangeSet {
         std::mem::take(&mut self.pending)
     }
@@ -120,7 +119,7 @@ mod tests {
             assert_eq!(asked.arrive(ByteRange { start, end }), None, "[{start}, {end})");
         }
         let front = asked.arrive(ByteRange::new(5_000, 7_000));
-        assert_eq!(front, Some(ByteRange::new(5_000, 5_500)), "what comes behind belongs to another request");
+        assert_eq!(front, Some(ByteRange::new(5_000, 5_500)), "later bytes belong to another request");
         assert!(asked.arrive(ByteRange::new(2_000, 4_000)).is_some());
         assert_eq!(asked.pending_bytes(), 1_000);
         assert_eq!(asked.expected(), Some((ByteRange::new(4_000, 5_000), 1_000)));

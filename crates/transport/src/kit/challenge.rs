@@ -10,7 +10,7 @@ pub struct Challenges {
 }
 
 impl Challenges {
-    /// Challenges that nobody can tell who does not know `seed`.
+    /// Challenges that cannot be guessed without `seed`.
     pub fn new(seed: u64) -> Self {
         Self { key: [seed, !seed] }
     }
@@ -20,7 +20,7 @@ impl Challenges {
         sip_hash_2_4(self.key, &address_bytes(address))
     }
 
-    /// The challenge for the host at `address` during the period number `period`: one that does not last.
+    /// The challenge for the host at `address` during the period number `period`; it is valid only then.
     pub fn of_period(&self, address: SocketAddr, period: u64) -> u64 {
         let mut bytes = [0; 26];
         bytes[..18].copy_from_slice(&address_bytes(address));

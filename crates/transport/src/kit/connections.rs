@@ -1,4 +1,4 @@
-//! What a port keeps of its flows: the lower half of every engine, real or simulated.
+//! A port's table of its flows: the lower half of every engine, real or simulated.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::{ConnectionId, FlowId};
 pub struct Connections {
     flows: Index<ConnectionId>,
     of: Table<FlowId, Outbound>,
-    /// Above every number that a flow has used which is forgotten: what leaves for one all the same goes on from here.
+    /// Above every packet number of forgotten flows: datagrams that still leave for one continue from here.
     forgotten: u64,
 }
 

@@ -1,41 +1,41 @@
-//! Users' limits at the receiver: what all flows together may take (C_r) is divided among those that run, max-min
-//! fairly, each flow bounded by what its application wants (R_app) and by what it was seen to use.
+//! Users' limits at the receiver: the limit of all flows together (C_r) is divided max-min fairly among the running
+//! flows. Each flow is bounded by its application's limit (R_app) and by its measured use.
 //!
-//! Rates that rise wait until those that fall have shown: at no time may more come in than C_r.
+//! Rates rise only after the falling rates have taken effect, so arrivals never exceed C_r.
 
 use super::max_min;
 use super::receiver::{Flows, ReceiverFlow};
 use crate::FlowId;
 use inhaul_base::{Bitrate, Span, Time};
 
-/// Over so long, or this many round trips if that is longer, is measured what a flow uses of its share.
+/// A flow's use of its share is measured over this time, or this many round trips if that is longer.
 const MEASURE_SPAN: Span = Span::from_millis(500);
 const MEASURE_RTTS: u64 = 4;
 /// A flow that uses this part of its share could use more ...
 const USES_ALL: f64 = 0.9;
-/// ... another is left so much more than it uses, so that it shows when it can use more ...
+/// ... its share is this much more than its use, so that growing use shows ...
 const ROOM: f64 = 1.25;
 /// ... and at least this part of an equal share.
 const LEAST_PART: u64 = 16;
-/// The least rate that a sender is told: zero would mean no limit.
+/// The least rate for a sender: zero would mean no limit.
 const LEAST: Bitrate = Bitrate::from_bps(1);
 /// As good as no limit.
 const ANY: Bitrate = Bitrate::from_bps(u64::MAX);
 
-/// What one flow may take.
+/// The share of one flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// Whether the flow runs: its path is open, and it is asked for something or could be.
     running: bool,
-    /// What it may take now; zero: nothing may be asked of it.
+    /// Its share now; zero: no requests to it.
     granted: Bitrate,
-    /// What it may take when the flows that must slow down have done so.
+    /// Its share after the flows that must slow down have done so.
     next: Bitrate,
-    /// What it was found able to use; `None`: its whole share.
+    /// Its measured use; `None`: its whole share.
     usable: Option<Bitrate>,
     /// Bytes that had come when the measurement began.
     counted: u64,
-    /// What its sender was told last. `None`: no limit.
+    /// The last rate that its sender was told. `None`: no limit.
     said: Option<Bitrate>,
 }
 
@@ -51,12 +51,12 @@ impl Share {
         self.granted > Bitrate::ZERO
     }
 
-    /// What the flow may take; zero while nothing limits it, or nothing may be asked of it.
+    /// The flow's share; zero while no limit applies, or while it may get no requests.
     pub fn target(&self) -> Bitrate {
         if self.granted == ANY { Bitrate::ZERO } else { self.granted }
     }
 
-    /// What its sender was told; zero: no limit.
+    /// The rate that its sender was told; zero: no limit.
     pub fn said(&self) -> Bitrate {
         self.said.unwrap_or(Bitrate::ZERO)
     }
@@ -69,17 +69,17 @@ enum Step {
     Still,
     /// Flows that must slow down were told; the others must wait.
     Slowing { until: Time },
-    /// All were told; what comes in still tells of rates before.
+    /// All were told; arrivals still show the old rates.
     Settling { until: Time },
-    /// What each flow uses is measured.
+    /// Each flow's use is measured.
     Measuring { since: Time, until: Time },
 }
 
-/// What a sender must be told: a rate, or that there is no limit.
+/// A rate to tell a sender, or that there is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told(pub Option<Bitrate>);
 
-/// Flows that are to be looked after, and what their senders must be told.
+/// Flows to serve next, and the rates to tell their senders.
 pub type Changed = Vec<(FlowId, Option<Told>)>;
 
 /// A flow that has a share.
@@ -113,14 +113,14 @@ impl Division {
     /// C_r has changed.
     pub fn set_capacity<F: Shared>(&mut self, capacity: Option<Bitrate>, flows: &mut Flows<F>) {
         if capacity.is_some() && self.capacity.is_none() {
-            // Flows that do not run give back what they might have taken.
+            // Flows that do not run give back their shares.
             flows.values_mut().filter(|f| !f.share().running).for_each(|f| f.share_mut().granted = Bitrate::ZERO);
         }
         self.capacity = capacity;
         self.stale.get_or_insert(Span::ZERO);
     }
 
-    /// A flow may have begun to run, or ceased to. Returns what its sender must be told at once.
+    /// A flow may have begun or ceased to run. Returns the rate to tell its sender at once.
     pub fn look_at<F: Shared>(&mut self, flow: &mut F, running: bool) -> Option<Told> {
         if flow.share().running == running {
             return None;
@@ -129,7 +129,7 @@ impl Division {
         if self.capacity.is_none() {
             return running.then(|| unbounded(flow)).flatten();
         }
-        // What is on its way to us still comes.
+        // Data in flight still arrives.
         let wait = if running { Span::ZERO } else { patience(flow) };
         flow.share_mut().granted = Bitrate::ZERO;
         self.stale = Some(self.stale.unwrap_or(Span::ZERO).max(wait));
@@ -176,7 +176,7 @@ impl Division {
         changed
     }
 
-    /// Those that must slow down have done so: the others may have their shares.
+    /// The flows that must slow down have done so: the others get their shares.
     fn raise<F: Shared>(&mut self, now: Time, flows: &mut Flows<F>) -> Changed {
         let (mut changed, mut slowest) = (Changed::new(), Span::ZERO);
         for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.share().running) {
@@ -231,12 +231,12 @@ impl Division {
     }
 }
 
-/// How long it takes until what the flow's sender is told shows here.
+/// The delay until a rate told to the flow's sender shows here.
 fn patience<F: Shared>(flow: &F) -> Span {
     flow.core().path.rtt().patience().unwrap_or(Span::ZERO)
 }
 
-/// Lets a flow take what its application wants.
+/// Sets a flow's limit of its application.
 fn unbounded<F: Shared>(flow: &mut F) -> Option<Told> {
     flow.share_mut().granted = ANY;
     say(flow, flow.core().join.limits.application_rate)

@@ -8,9 +8,9 @@ use super::mtu_check::mtu_candidates;
 use super::wire::{PATH_HEADER_LEN, PathDatagram};
 use crate::{ConnectionId, ENVELOPE_LEN, Envelope, PathSpec, TAG_LEN};
 
-/// One probe of each size that the path may carry, as whole datagrams in the clear, which end with as much as sealed ones
-/// have as their tag if the flow is to be `sealed`; echoes are to carry `reply_to`. The flow that
-/// is joined with this path, this connection id and the time at which they left counts their echoes.
+/// One probe of each size that the path may carry, as whole datagrams in the clear. If the flow will be `sealed`, they
+/// end with padding of a tag's length. Echoes must carry `reply_to`. A flow that is later joined with this path, this
+/// connection id and the time of sending counts their echoes.
 pub fn early_probes(path: PathSpec, sealed: bool, reply_to: ConnectionId) -> Vec<Vec<u8>> {
     let tag_len = if sealed { TAG_LEN } else { 0 };
     let probe = |(number, size): (u32, u16)| {

@@ -2,8 +2,8 @@
 
 use inhaul_base::{Bitrate, Span};
 
-/// What comes in while a host does not run must not fill more than this part of its socket buffer: small packets take
-/// more of it than they have bytes, and what is foreseen is not exact.
+/// Data that arrives while a host does not run may fill at most this part of its socket buffer: small packets take more
+/// of it than their bytes, and predictions are not exact.
 const ROOM_PART: f64 = 0.75;
 
 /// Whether `bytes` that come in while a host does not run are more than a socket buffer of `room` bytes takes for sure.
@@ -11,8 +11,8 @@ pub fn overflows(bytes: u64, room: u64) -> bool {
     bytes as f64 > ROOM_PART * room as f64
 }
 
-/// Whether senders should hold during a pause of this length: by the load, which makes pauses long, and by the rate
-/// that comes in. Where the socket buffer holds what comes in meanwhile, nothing is lost, and to stop would cost time:
+/// Whether senders should hold during a pause of this length: by the load, which makes pauses long, and by the arrival
+/// rate. If the socket buffer can hold the arrivals of the pause, nothing is lost, and holding would cost time:
 /// rbudp-plus-2006 figure 5 shows that cost, figure 6 the gain.
 pub fn pays(pause: Span, incoming: Bitrate, room: u64) -> bool {
     overflows(incoming.bytes_in(pause), room)

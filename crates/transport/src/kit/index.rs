@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::FlowId;
 
-/// A map that remembers what was looked up last: datagrams of one flow come one after the other, and are not to be
-/// looked for among thousands of flows each time.
+/// A map that remembers its last lookup: datagrams of one flow come one after the other, and should not cost a search
+/// among thousands of flows each time.
 #[derive(Clone, Debug)]
 pub struct Index<K: Copy> {
     flows: BTreeMap<K, FlowId>,

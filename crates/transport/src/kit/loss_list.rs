@@ -1,5 +1,4 @@
-//! Packets that are missing, by number: what a receiver asks for again, and what a sender sends first (udt-2004
-//! section 3.2).
+//! Missing packets, by number: a receiver requests them again, and a sender sends them first (udt-2004 section 3.2).
 
 use std::collections::BTreeMap;
 
@@ -7,8 +6,8 @@ use std::collections::BTreeMap;
 /// number stands alone (UDT 4, draft-gg-udt section 4.4).
 const RANGE: u32 = 1 << 31;
 
-/// Ranges of packet numbers, each with what its holder notes of it. Numbers count from the beginning and do not wrap;
-/// those on the wire have 31 bits.
+/// Ranges of packet numbers, each with its holder's notes. Numbers count from the beginning and do not wrap; on the
+/// wire they have 31 bits.
 #[derive(Clone, Debug)]
 pub struct LossList<N = ()> {
     /// First number to last number and note. Never overlapping.
@@ -43,8 +42,7 @@ impl<N: Copy> LossList<N> {
         self.ranges.first_key_value().map(|(&first, _)| first)
     }
 
-    /// Packets from `first` to `last` are missing; those that were known to be keep their notes. Returns how many are
-    /// new.
+    /// Packets from `first` to `last` are missing; known missing ones keep their notes. Returns how many are new.
     pub fn insert(&mut self, first: u64, last: u64, note: N) -> u64 {
         let before = self.packets;
         let mut from = first;

@@ -3,11 +3,11 @@
 use inhaul_base::Bitrate;
 
 /// Shares `capacity` among flows that can use at most `estimates[i]` each, max-min fairly: no flow's share can grow
-/// without taking from one that has no more. Returns the shares in the order of the estimates.
+/// without reducing a flow that has no more. Returns the shares in the order of the estimates.
 ///
-/// This is gtp-2004 Figure 6 (repeatedly grant the smallest estimate if it is below an equal share of what is left;
-/// divide the rest equally), with the search for the smallest estimate done by sorting: O(n log n). What an integer
-/// division leaves over (less than n bit/s) is not given out.
+/// This is gtp-2004 Figure 6 (repeatedly grant the smallest estimate if it is below an equal share of the rest; divide
+/// the rest equally), with the search for the smallest estimate done by sorting: O(n log n). The remainder of the
+/// integer division (less than n bit/s) is not given out.
 pub fn max_min(capacity: Bitrate, estimates: &[Bitrate]) -> Vec<Bitrate> {
     let mut order: Vec<u32> = (0..estimates.len() as u32).collect();
     order.sort_unstable_by_key(|&i| estimates[i as usize]);

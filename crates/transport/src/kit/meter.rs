@@ -1,11 +1,11 @@
-//! The rate of what came in lately.
+//! The rate of recent arrivals.
 
 use inhaul_base::{Bitrate, Span, Time};
 
 /// Over so long a rate is measured.
 const SPAN: Span = Span::from_millis(250);
 
-/// Measures the rate of what comes in, over a quarter of a second at a time.
+/// Measures the arrival rate, over a quarter of a second at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Meter {
     since: Time,

@@ -4,15 +4,15 @@ use inhaul_base::{Span, Time};
 
 /// Sizes of packets to try below the largest: Ethernet's, what IPv6 must carry, what IPv4 hosts must take.
 const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
-/// Rounds of probes, one probe of each size; and at most, where so many are lost that these do not tell.
+/// Rounds of probes, one probe of each size; and the maximum, if losses leave the result open.
 const ROUNDS: u32 = 6;
 const ROUNDS_MAX: u32 = 4 * ROUNDS;
 /// From one round to the next.
 const ROUND_GAP: Span = Span::from_millis(50);
-/// So many echoes of smaller packets, and none of a full-size one, are a black hole ...
+/// This many echoes of smaller packets, and none of a full-size one, are a black hole ...
 const ECHOES_MIN: u32 = 3;
-/// ... unless as many packets of any size would all be lost by chance once in so many checks. Where a third of all
-/// probes and of all echoes is lost, six are once in fifty times.
+/// ... unless chance would lose as many packets of any size at least once in this many checks. If a third of all probes
+/// and of all echoes is lost, chance loses six in a row once in fifty times.
 const CHANCE_MAX: f64 = 1e-5;
 
 /// What packets to probe a path with: `largest`, and the common sizes below it.
@@ -29,7 +29,7 @@ pub struct MtuCheck {
     next: Time,
 }
 
-/// What a check wants.
+/// The next step of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MtuStep {
     /// Nothing, until [`MtuCheck::due`].
@@ -64,8 +64,8 @@ impl MtuCheck {
         let (_, smaller) = self.echoes.split_at(1);
         let came: u32 = smaller.iter().map(|&(_, count)| count).sum();
         let by_chance = self.chance() > CHANCE_MAX;
-        // What came back after some rounds decides whether more are needed; echoes of the last must have had their
-        // time.
+        // The echoes after some rounds decide whether more rounds are needed; the last echoes must have had time to
+        // arrive.
         let batch_is_over = self.rounds > 0 && self.rounds.is_multiple_of(ROUNDS);
         if self.rounds == 0 || !batch_is_over || (came >= ECHOES_MIN && by_chance && self.rounds < ROUNDS_MAX) {
             self.rounds += 1;
@@ -102,7 +102,7 @@ mod tests {
 
     const PATIENCE: Span = Span::from_millis(120);
 
-    /// Checks a path of which `passes` says whether the `n`-th probe of a size comes back.
+    /// Checks a path; `passes` says whether the `n`-th probe of a size comes back.
     fn checked(in_use: u16, passes: impl Fn(u16, u32) -> bool) -> (Option<u16>, Time, u32) {
         let (mut check, mut rounds) = (MtuCheck::begin(Time::ZERO, in_use), 0);
         loop {

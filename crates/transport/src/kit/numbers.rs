@@ -10,7 +10,7 @@ const WORDS_RECENT: usize = 1 << 8;
 /// A number that is high takes no more words than these: more are for at least half as many packets that have come.
 const WORDS_BY_NUMBER: usize = 1 << 11;
 
-/// The packet numbers of a flow that have come, as far back as matters. It grows with what has come.
+/// The packet numbers of a flow that have come, as far back as matters. Its window grows with the number of arrivals.
 #[derive(Clone, Debug)]
 pub struct Numbers {
     /// A ring; its length is a power of two.
@@ -46,14 +46,14 @@ impl Numbers {
         self.highest
     }
 
-    /// Whether the number has not come yet; a number that lies too far back to tell counts as one that has.
+    /// Whether the number has not come yet. A number too far back to tell counts as arrived.
     pub fn is_new(&self, number: u64) -> bool {
         let Some(highest) = self.highest else { return true };
         let (block, last) = (number / 64, highest / 64);
         number > highest || (last - block < self.words.len() as u64 && self.word(block) & bit(number) == 0)
     }
 
-    /// Whether the number is known to have come; of one that lies too far back to tell, that is not known.
+    /// Whether the number is known to have come. A number too far back to tell is not known.
     fn has_come(&self, number: u64) -> bool {
         let Some(highest) = self.highest.filter(|highest| number <= *highest) else { return false };
         let block = number / 64;
@@ -98,7 +98,7 @@ impl Numbers {
         let most = earned.clamp(WORDS_BY_NUMBER, WORDS_MAX).min(self.words_max);
         while block >= self.words.len() as u64 && 2 * self.words.len() <= most {
             let old = std::mem::take(&mut self.words);
-            // What is not known any more has come.
+            // Forgotten numbers count as arrived.
             self.words = vec![u64::MAX; 2 * old.len()];
             for kept in last.saturating_sub(old.len() as u64 - 1)..=last {
                 let at = self.at(kept);
@@ -170,7 +170,7 @@ mod tests {
             }
         }
 
-        /// Once the window is at its largest, whatever comes within 2^16 counts.
+        /// Once the window is at its largest, every arrival within 2^16 counts.
         #[test]
         fn what_is_late_counts_within_the_window(lates in prop::collection::vec(0u64..1 << 16, 1..300)) {
             let mut numbers = Numbers::new();
@@ -209,7 +209,7 @@ mod tests {
         let last = FROM + (1 << 21) - 2;
         assert!(!numbers.is_new(FROM) && !numbers.is_new(FROM + 1), "too far back to tell");
         assert!(numbers.is_new(last - 1) && !numbers.is_new(last - 2));
-        // What is still within the window, and did not come, is new.
+        // A number that is still within the window, and did not come, is new.
         assert!(numbers.is_new(last + 1 - 64 * (WORDS_MAX as u64 - 2)));
     }
 
@@ -230,7 +230,7 @@ mod tests {
         assert!(numbers.take(10, 5) && !numbers.take(10, 5) && !numbers.take(14, 1));
         assert!(!numbers.take(13, 4), "two of them have come");
         assert!(numbers.take(15, 2) && numbers.take(3, 7), "none of these");
-        assert!(numbers.take(u32::MAX, 1), "far ahead, and nothing is known of what was before");
+        assert!(numbers.take(u32::MAX, 1), "far ahead, and earlier numbers are forgotten");
         assert!(numbers.take(20, 1) && numbers.take(0, 2), "the 32 bits have come round");
         assert!(!numbers.take(1, 1));
     }

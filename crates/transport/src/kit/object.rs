@@ -1,4 +1,4 @@
-//! What is fetched: which bytes are held, which are still to be asked for.
+//! An object that is fetched: the held bytes, and the bytes still to request.
 
 use inhaul_base::{ByteRange, RangeSet};
 
@@ -13,11 +13,11 @@ const FRAGMENTS_MAX: usize = 100_000;
 pub struct Object {
     /// Its size in bytes.
     pub size: u64,
-    /// What has been placed.
+    /// Ranges that have been placed.
     pub held: RangeSet,
     /// Neither held nor asked for.
     wanted: RangeSet,
-    /// What of that somebody waits for. It may have been asked for meanwhile.
+    /// The part of these ranges that a read waits for. It may have been requested meanwhile.
     urgent: RangeSet,
     /// The flows that bring it.
     pub flows: Vec<FlowId>,
@@ -26,7 +26,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// An object of `size` bytes, of which `held` are there already.
+    /// An object of `size` bytes; `held` are there already.
     pub fn new(size: u64, held: RangeSet) -> Self {
         let wanted = held.gaps(ByteRange::new(0, size)).into_iter().collect();
         Self { size, held, wanted, urgent: RangeSet::new(), flows: Vec::new(), complete: false }
@@ -52,7 +52,7 @@ impl Object {
         (self.held.fragments() + self.wanted.fragments() + self.urgent.fragments()) * 40
     }
 
-    /// Marks what of `range` is not held as wanted (again).
+    /// Marks the missing part of `range` as wanted (again).
     pub fn want(&mut self, range: ByteRange) {
         for gap in self.held.gaps(range) {
             self.wanted.insert(gap);
@@ -68,7 +68,7 @@ impl Object {
                 place(gap);
             }
         }
-        // What had been given up as lost may come after all, before it was asked for again.
+        // A range given up as lost may still come before it is requested again.
         if !self.wanted.is_empty() {
             self.wanted.remove(range);
         }
@@ -82,20 +82,20 @@ impl Object {
         self.wanted.insert(range);
     }
 
-    /// Somebody waits for bytes: of what is wanted they are asked for first.
+    /// A read waits for bytes: they are requested before other wanted ranges.
     pub fn hurry(&mut self, range: ByteRange) {
         self.urgent.insert(range);
     }
 
-    /// Takes about `max` bytes, in whole blocks, from the front of what is wanted, leaving out what is in `avoid`. If
-    /// some of it is urgent, that alone. The ranges are ascending, and at most `ranges_max` of them.
+    /// Takes about `max` bytes, in whole blocks, from the front of the wanted ranges, without those in `avoid`. If some
+    /// are urgent, takes only these. The ranges are ascending, and at most `ranges_max` of them.
     pub fn take(&mut self, max: u64, block: u64, ranges_max: usize, avoid: &RangeSet) -> Vec<ByteRange> {
         let fragmented = self.held.fragments() > FRAGMENTS_MAX;
         let beyond = fragmented.then(|| self.held.iter().next_back().map_or(0, |range| range.end));
         let limits = Limits { bytes: max, block, ranges: ranges_max, beyond };
         let mut taken = Vec::new();
         if !self.urgent.is_empty() {
-            // What others bring, or what has come, is not urgent any more.
+            // Ranges that other flows bring, or that have come, are no longer urgent.
             self.urgent = self.urgent.iter().flat_map(|range| self.wanted.within(range)).collect();
             taken = limits.take(&self.urgent, avoid);
         }
@@ -115,7 +115,7 @@ struct Limits {
     bytes: u64,
     block: u64,
     ranges: usize,
-    /// Nothing that begins there or behind.
+    /// No range that begins there or later.
     beyond: Option<u64>,
 }
 

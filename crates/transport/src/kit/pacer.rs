@@ -64,9 +64,9 @@ const OVERSPEED: f64 = 1.25;
 
 /// Lets bytes leave at a rate, in bursts of bounded size.
 ///
-/// Two buckets: one fills at the rate and keeps what was not used while a wake-up was late, up to a bound in time, so
-/// that the average is exact at every rate; the other fills at 5/4 of the rate and holds one burst, so that what was
-/// kept leaves a little faster than the rate and not as one large burst.
+/// Two token buckets. The first fills at the rate and keeps the credit of a late wake-up, up to a bound in time, so
+/// that the average is exact at every rate. The second fills at 5/4 of the rate and holds one burst, so that kept
+/// credit leaves a little faster than the rate and not as one large burst.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     average: Bucket,
@@ -84,13 +84,13 @@ impl Pacer {
         pacer
     }
 
-    /// Changes the rate and the burst bound from `now` on. What was earned at the old rate stays earned.
+    /// Changes the rate and the burst bound from `now` on. Credit earned at the old rate stays.
     pub fn set(&mut self, now: Time, rate: Bitrate, burst_bytes: u64) {
         self.average.set(now, rate, burst_bytes.saturating_add(rate.bytes_in(self.kept)));
         self.burst.set(now, rate.mul_f64(OVERSPEED), burst_bytes);
     }
 
-    /// Empties the buckets: nothing that was earned so far may leave any more.
+    /// Empties the buckets: all credit is dropped.
     pub fn empty(&mut self, now: Time) {
         for bucket in [&mut self.average, &mut self.burst] {
             bucket.fill(now);
@@ -98,7 +98,7 @@ impl Pacer {
         }
     }
 
-    /// Nothing was to be sent until `now`: what was not used was not missed, and no more than a burst of it is kept.
+    /// There was no data to send until `now`: at most a burst of the unused credit is kept.
     pub fn rest(&mut self, now: Time) {
         self.average.fill(now);
         self.average.credit = self.average.credit.min(i128::from(self.burst.bound_bytes) * UNITS_PER_BYTE);
@@ -167,7 +167,7 @@ mod tests {
         #[test]
         fn the_average_is_exact_though_wake_ups_are_late(mbps in 1..100_000u64, seed in 0..100u64) {
             let rate = Bitrate::from_mbps(mbps);
-            // A burst must hold what is earned, at 5/4 of the rate, while the program oversleeps.
+            // A burst must hold the credit earned, at 5/4 of the rate, while the program oversleeps.
             let late = Span::from_micros(50);
             let burst = rate.bytes_in(late * 2) + 3_000;
             let span = rate.time_for(1500 * 4_000);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_a_late_wake_up_left_over_leaves_little_by_little() {
-        // 4 ms late at 1 Gbit/s: 500 kB, of which 15 kB may leave at once; the rest at 1.25 Gbit/s.
+        // 4 ms late at 1 Gbit/s: 500 kB. 15 kB of it may leave at once; the rest at 1.25 Gbit/s.
         let mut pacer = Pacer::new(Time::ZERO, Bitrate::from_gbps(1), 15_000, KEPT);
         pacer.empty(Time::ZERO);
         let woken = Time::ZERO + Span::from_millis(4);

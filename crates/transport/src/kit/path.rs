@@ -13,16 +13,16 @@ use crate::PathSpec;
 pub const OPENING_GAP: Span = Span::from_millis(100);
 /// ... but at least so often.
 const OPENING_GAP_MAX: Span = Span::from_secs(1);
-/// A path over which nothing is to come is probed this seldom, half of the time that a peer may be silent: a host may
-/// have thousands.
+/// Interval of probes of a path without expected data, half of the time that a peer may be silent: a host may have
+/// thousands of such paths.
 const REST_GAP: Span = Span::from_secs(15);
 /// ... but this often while probes do not come back.
 const REST_RETRY_GAP: Span = Span::from_secs(2);
 /// How long opening a path is tried.
 const OPENING_MAX: Span = Span::from_secs(10);
-/// Beside half a round trip, larger probes than the one that came back are given so much time.
+/// Beside half a round trip, probes larger than the one that came back have this much time.
 const OPENING_PATIENCE: Span = Span::from_millis(5);
-/// Probes that may be under way: all that are sent while a path is opened, so that one that answers after seconds
+/// Probes that may be in flight: all that are sent while a path is opened, so that a path with a delay of seconds
 /// opens, too.
 const PROBES_MAX: usize = 64;
 /// A path that carries less than both hosts would is tried again after so long, it may have been chance; then after
@@ -39,10 +39,10 @@ const VANISHED_MIN: Span = Span::from_millis(300);
 const VANISHED_PATIENCES: u64 = 3;
 /// From one check of the MTU to the next it takes so long ...
 const CHECK_GAP: Span = Span::from_secs(1);
-/// ... and until so many times the bytes of a check could have come: echoes may be sent at the flow's rate, too.
+/// ... and until this many times the bytes of a check could have come: echoes may be sent at the flow's rate, too.
 const CHECK_PART: u64 = 8;
 
-/// What a protocol chooses.
+/// The protocol's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct PathRules {
     /// From one probe to the next while the path is open.
@@ -54,7 +54,7 @@ pub struct PathRules {
     pub steady_responses: bool,
 }
 
-/// What is to be sent.
+/// A message to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outgoing {
     /// The probe of this number, as an IP packet of this size; `None`: as small as can be.
@@ -70,13 +70,13 @@ pub struct Echo {
     pub number: u32,
     /// Its length as the sender saw it, in bytes of UDP payload behind the envelope.
     pub len: u16,
-    /// What the sender wants to have back.
+    /// The sender's challenge, to be returned.
     pub challenge: u64,
     /// How long the echo had waited in this host when it was read.
     pub waited: Span,
 }
 
-/// What an echo brought.
+/// The result of an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echoed {
     /// How long the probe and its echo took.
@@ -122,7 +122,7 @@ pub struct Path {
     raise_gap: Span,
     check: Option<MtuCheck>,
     next_check: Time,
-    /// What the last echo wants to have back.
+    /// The challenge of the last echo, to be returned.
     challenge: Option<u64>,
     response_due: Time,
     responded: Time,
@@ -134,7 +134,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path to a sender of which nothing is known.
+    /// An unmeasured path to a sender.
     pub fn new(rules: PathRules) -> Self {
         Self {
             rules,
@@ -184,8 +184,8 @@ impl Path {
         self.next_probe = if heard.is_some() { now + OPENING_GAP } else { now };
     }
 
-    /// The sender is reached another way from now on, of which nothing is known. What still comes by the way before
-    /// counts as data; echoes do not.
+    /// The sender is reached over another, unmeasured path from now on. Datagrams from the old path still count as
+    /// data; echoes do not.
     pub fn reopen(&mut self, now: Time) {
         let was_open = self.takes_data();
         if matches!(self.phase, Phase::Waiting { .. }) {
@@ -199,7 +199,7 @@ impl Path {
         self.begin(now, spec);
     }
 
-    /// Whether what comes may be data: the path is open, or was before it was changed for another.
+    /// Whether arrivals may be data: the path is open, or was open before it was replaced.
     pub fn takes_data(&self) -> bool {
         self.was_open || self.is_open()
     }
@@ -230,8 +230,8 @@ impl Path {
         send(Outgoing::Probe(self.number, size));
     }
 
-    /// Sends what is due; `waits` says whether data is awaited, `rests` whether none will be for a while. Returns
-    /// whether the path was found to carry less than before.
+    /// Sends due messages. `waits`: data is expected; `rests`: no data is expected for a while. Returns whether the
+    /// path was found to carry smaller packets than before.
     pub fn send_due(&mut self, now: Time, waits: bool, rests: bool, send: &mut impl FnMut(Outgoing)) -> bool {
         self.respond(now, waits, send);
         if now >= self.next_probe {
@@ -249,7 +249,7 @@ impl Path {
         }
         self.rests = rests;
         self.next_probe = now + if rests { REST_RETRY_GAP.max(self.rules.probe_gap) } else { self.rules.probe_gap };
-        // One that asks whether the sender is there must not be too large for the path itself.
+        // A probe that checks whether the sender is alive must not be too large for the path.
         if self.confirmed == self.mtu || now < self.raise_due || self.hurried == now {
             return self.probe(now, None, send);
         }
@@ -367,7 +367,7 @@ impl Path {
         self.missed = since.map(|since| self.missed.unwrap_or(since));
     }
 
-    /// How long to wait for what should have left by now.
+    /// How long to wait for data that should have left by now.
     pub fn patience(&self) -> Span {
         (self.rtt.patience().unwrap_or(VANISHED_MIN) * VANISHED_PATIENCES).max(VANISHED_MIN)
     }

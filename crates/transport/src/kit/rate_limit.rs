@@ -1,20 +1,20 @@
-//! A rate that is not exceeded: what a law wants kept, or what a user set.
+//! A rate that is not exceeded: one set by a law, or by a user.
 
 use inhaul_base::{Bitrate, Span, Time};
 
 use super::Pacer;
 
-/// Most packets that leave back to back when a rate is kept, beyond what is earned in [`BURST_SPAN`].
+/// Most packets that leave back to back when a rate is kept, beyond the credit of [`BURST_SPAN`].
 const BURST_PACKETS: u64 = 2;
-/// What is earned in this time may leave at once: timers of hosts are not finer.
+/// The credit of this time may leave at once: timers of hosts are not finer.
 const BURST_SPAN: Span = Span::from_micros(250);
 
-/// A pacer whose bursts have room for a packet, whatever the size of packets.
+/// A pacer whose bursts have room for a packet of any size.
 #[derive(Clone, Debug)]
 pub struct RatePacer {
     pacer: Pacer,
     packet: u64,
-    /// What is earned in this time may leave at once.
+    /// The credit of this time may leave at once.
     span: Span,
 }
 
@@ -24,7 +24,7 @@ impl RatePacer {
         Self::in_bursts(now, rate, packet, kept, BURST_SPAN)
     }
 
-    /// The same, where what is earned in `span` may leave at once.
+    /// The same; the credit of `span` may leave at once.
     pub fn in_bursts(now: Time, rate: Bitrate, packet: u64, kept: Span, span: Span) -> Self {
         Self { pacer: Pacer::new(now, rate, burst(rate, packet, span), kept), packet, span }
     }
@@ -47,7 +47,7 @@ impl RatePacer {
         self.pacer.spend(packet);
     }
 
-    /// Nothing was to be sent until `now`: what was not used was not missed.
+    /// There was no data to send until `now`: the unused credit is dropped.
     pub fn rest(&mut self, now: Time) {
         self.pacer.rest(now);
     }
@@ -84,7 +84,7 @@ impl RateLimit {
         self.0.as_ref().map(|pacer| pacer.pacer.rate())
     }
 
-    /// Nothing was to be sent until `now`: see [`RatePacer::rest`].
+    /// There was no data to send until `now`: see [`RatePacer::rest`].
     pub fn rest(&mut self, now: Time) {
         if let Some(pacer) = &mut self.0 {
             pacer.rest(now);
@@ -143,7 +143,7 @@ mod tests {
         let at = Time::ZERO + Span::from_millis(10);
         let second = sent(&mut limit, at, 1_500);
         assert!((123_500..=126_500).contains(&second), "{second}");
-        // 10 kbit/s: a packet of 9,000 bytes takes 7.2 s, and leaves all the same.
+        // 10 kbit/s: a packet of 9,000 bytes takes 7.2 s, and still leaves.
         let at = at + Span::from_millis(10);
         limit.set(at, Some(Bitrate::from_bps(10_000)));
         let due = limit.delays(at + Span::from_secs(1), 9_000);

@@ -1,13 +1,13 @@
-//! A set of which the front is looked at all the time: what is to be looked after, and when.
+//! A sorted set for schedules, whose front is read all the time.
 
 use std::collections::BTreeSet;
 
-/// Up to so many elements lie in the array at the front.
+/// Maximum number of elements in the array at the front.
 const FEW_MAX: usize = 64;
 
-/// A set in order. Its least elements lie in an array whose memory is used again and again, the others in a tree.
-/// Whatever happens at the front costs the same, however many lie behind it: thousands of flows that are due in a
-/// minute are in nobody's way.
+/// A set in order. Its least elements lie in an array whose memory is reused, the others in a tree. Operations at the
+/// front cost the same with any number of elements behind it: thousands of flows that are due in a minute slow nothing
+/// down.
 #[derive(Clone, Debug)]
 pub struct SortedSet<T> {
     /// Descending, so that the front is where an array changes without moving the rest; and all of them less than those

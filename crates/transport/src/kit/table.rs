@@ -1,10 +1,10 @@
-//! What an endpoint keeps of each flow and object, by name.
+//! An endpoint's state of each flow and object, by name.
 
 use std::ops::Index;
 
 use crate::{FlowId, ObjectId};
 
-/// A name that is a number. Whoever commands an endpoint hands names out, mostly one after the other.
+/// A name that is a number. The endpoint's user assigns names, mostly one after the other.
 pub trait Name: Copy + Ord {
     /// The number.
     fn number(self) -> u32;
@@ -26,8 +26,8 @@ impl Name for ObjectId {
 /// found at the first guess; in any case in O(log n). Values stay where they are in memory; to add a name before
 /// others moves 16 bytes for each.
 ///
-/// Values of which nothing is wanted for a while can be told to rest: to go through those that are awake costs what
-/// they are, however many rest.
+/// Values that are not needed for a while can rest. Iterating over the awake values costs only their number, with any
+/// number of resting ones.
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
     /// Ascending by name.

@@ -1,5 +1,5 @@
-//! What every protocol says alike: the datagrams that open a path and the messages that set a flow up and ask for
-//! ranges. WIRE.md beside this file specifies it.
+//! Messages common to all protocols: the datagrams that open a path, and the messages that set up a flow and request
+//! ranges. WIRE.md beside this file specifies them.
 //!
 //! Everything from the network is parsed once, into types that hold only legal values.
 
@@ -13,7 +13,7 @@ pub const PATH_HEADER_LEN: usize = 24;
 pub const RANGES_MAX: usize = 64;
 /// Smallest block that can be asked for, in bytes.
 pub const BLOCK_MIN: u16 = 256;
-/// Smallest path MTU that the protocols work with, in bytes: what every IPv4 host must take.
+/// Smallest path MTU that the protocols work with, in bytes: every IPv4 host must accept it.
 pub const MTU_MIN: u16 = 576;
 /// Kinds of control messages from here on are the protocol's own.
 pub const OWN_MESSAGES: u8 = 16;
@@ -122,7 +122,7 @@ pub enum PathDatagram {
         token: u64,
         /// Counts the receiver's probes.
         number: u32,
-        /// What the answer is to carry: a probe may overtake Setup, which says the same.
+        /// The connection id for the answer: a probe may overtake Setup, which has the same.
         reply_to: ConnectionId,
     },
     /// Sender to receiver: the answer to a probe, of the same length.
@@ -131,7 +131,7 @@ pub enum PathDatagram {
         number: u32,
         /// Bytes of the probe behind its envelope, as it arrived.
         len: u16,
-        /// What the sender wants to have back before it sends data to where the probe came from.
+        /// The challenge that must be returned before the sender sends data to the probe's source address.
         challenge: u64,
     },
     /// Receiver to sender: returns an echo's challenge. Data may come to where this comes from.
@@ -149,7 +149,7 @@ pub enum PathDatagram {
 }
 
 impl PathDatagram {
-    /// Reads what is behind a datagram's envelope if it is one of these kinds. `None`: it is another kind's.
+    /// Reads the part behind a datagram's envelope if it is one of these kinds. `None`: it is of another kind.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head: &[u8; PATH_HEADER_LEN] = bytes.first_chunk()?;
         let mut fields = Reader(&head[2..]);
@@ -164,7 +164,7 @@ impl PathDatagram {
         })
     }
 
-    /// Writes what is behind the envelope.
+    /// Writes the part behind the envelope.
     pub fn emit(&self) -> [u8; PATH_HEADER_LEN] {
         let (kind, len, number, first, second) = match *self {
             Self::Probe { token, number, reply_to } => (PROBE, 0, number, token, u64::from(reply_to.0) << 32),
@@ -184,20 +184,20 @@ impl PathDatagram {
 /// A message on the control channel. What protocols add to it they read and write themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Receiver to sender, first of all: what the receiver has and wants.
+    /// Receiver to sender, first message: the receiver's path and settings.
     Setup {
-        /// What the sender's datagrams are to carry.
+        /// The connection id for the sender's datagrams.
         connection: ConnectionId,
         /// Largest IP packet that the receiver's side of the path is believed to carry, in bytes.
         mtu: u16,
         /// Size of the object as the receiver knows it, in bytes.
         size: u64,
-        /// What the protocol adds.
+        /// The protocol's part.
         more: &'a [u8],
     },
-    /// Sender to receiver, first of all: where the path begins, and what the sender has.
+    /// Sender to receiver, first message: the path's address, and the sender's settings.
     Accept {
-        /// What the receiver's datagrams are to carry.
+        /// The connection id for the receiver's datagrams.
         connection: ConnectionId,
         /// Secret that the datagrams which open the path must carry.
         token: u64,
@@ -205,19 +205,19 @@ pub enum Message<'a> {
         mtu: u16,
         /// Size of the object, in bytes.
         size: u64,
-        /// What the protocol adds.
+        /// The protocol's part.
         more: &'a [u8],
     },
-    /// Receiver to sender: send these ranges, in this order, after those that were requested before.
+    /// Receiver to sender: send these ranges, in this order, after all earlier requests.
     Request {
         /// Counts requests from 1 up, without gaps.
         id: u32,
-        /// Each range is cut into blocks of so many bytes; the last may be shorter.
+        /// Each range is cut into blocks of this many bytes; the last may be shorter.
         block: u16,
         /// The ranges: not empty, at most [`RANGES_MAX`].
         ranges: Vec<ByteRange>,
     },
-    /// Receiver to sender: forget what was requested and not yet sent, up to this request.
+    /// Receiver to sender: forget all unsent ranges, up to this request.
     Cancel {
         /// The last request to forget.
         through: u32,
@@ -228,7 +228,7 @@ pub enum Message<'a> {
     Own {
         /// Its kind: [`OWN_MESSAGES`] or more.
         kind: u8,
-        /// What it says.
+        /// Its content.
         body: &'a [u8],
     },
 }

@@ -1,10 +1,10 @@
 //! How fast packets are delivered, as ACKs show it, and how many more may be on their way to a peer that is near.
 //!
 //! UDT finds a receiver's limit when packets are lost. A receiver on the same network that cannot keep up, libudt above
-//! all, loses them from its socket buffer, thousands at a time, and libudt asks for each of them once only. libudt's own
-//! sender is no faster than its receiver, so it seldom comes to that. And libudt times arrivals in whole microseconds
-//! when its thread gets to see them: above some 100,000 packets a second it tells of 500,000 or 1,000,000, whatever it
-//! takes in.
+//! all, loses them from its socket buffer, thousands at a time, and libudt asks for each of them only once. libudt's
+//! own sender is no faster than its receiver, so this is rare there. And libudt times arrivals in whole microseconds
+//! when its thread processes them: above some 100,000 packets a second it reports 500,000 or 1,000,000, regardless of
+//! the real rate.
 
 use inhaul_base::{Span, Time};
 use inhaul_protocols::udt::core::SYN;
@@ -15,11 +15,11 @@ const MEASURED_OVER: Span = Span::from_nanos(SYN.as_nanos() * 2);
 const RATE_KEPT: Span = Span::from_millis(500);
 /// The lowest round-trip time counts of the last one to two times this: the path may have become longer.
 const RTT_KEPT: Span = Span::from_secs(5);
-/// A rate may grow by so much.
+/// A rate may grow by this factor.
 const MORE: f64 = 1.25;
 /// A peer that is near may take so long to look at its socket.
 const PEER_PAUSE: Span = Span::from_nanos(SYN.as_nanos() / 2);
-/// So many packets may be on their way in any case.
+/// Packets that may be in flight in any case.
 const FLIGHT_MIN: u64 = 256;
 
 /// The best of the last one to two spans.
@@ -46,7 +46,7 @@ impl Best {
     }
 }
 
-/// What ACKs have shown.
+/// Deliveries reported by ACKs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
     /// When the measurement of the rate began, and with which packet.
@@ -89,7 +89,7 @@ impl Delivery {
             (Some(rate), Some(rtt)) if rtt < SYN.as_secs_f64() => {
                 ((rate * MORE * (rtt + PEER_PAUSE.as_secs_f64())) as u64).max(FLIGHT_MIN)
             }
-            // Far away, what the network takes is the question, and UDT's window the answer.
+            // Far away, the network is the limit, and UDT's window finds it.
             _ => u64::MAX,
         }
     }

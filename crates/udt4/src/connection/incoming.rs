@@ -7,7 +7,7 @@ use super::receive_buffer::Inserted;
 use super::{Connection, End, Run};
 use crate::wire::{Ack, Capacity, ControlBody, Data, HandshakeKind, Kind, LossRange, MessageNumber};
 
-/// The number of an ACK that only tells of the window: one that is not waited for when it comes back in an ACK2.
+/// The number of an ACK that only reports the window: its ACK2 is ignored.
 const WINDOW_ACK: u32 = 0;
 
 /// The least window that is announced. If it were 0 and the packet that opens it got lost, both sides would wait.
@@ -16,7 +16,7 @@ const WINDOW_LEAST: u32 = 2;
 /// libudt takes the median of the last 16 intervals between packets, which are 1 s each until packets have come. So before
 /// that, it reports one packet a second. A sender that believes it would send so slowly after its first loss ...
 const ARRIVALS_MEASURED: u64 = 16;
-/// ... so until then, it counts as so many packets a second at least: one each SYN.
+/// ... so until then, it counts as at least this many packets a second: one each SYN.
 const ARRIVAL_LEAST: u32 = 100;
 
 impl Connection {
@@ -50,7 +50,7 @@ impl Connection {
     /// Has the receiving side know of packets that came.
     pub(super) fn note(&mut self, run: Run, at: Time) {
         if run.count > 0 {
-            // What it refuses it will see again, and then find in the buffer.
+            // Refused packets come again, and are then in the buffer.
             let _ = self.receive.on_data(at, at, run.first, run.count);
         }
     }
@@ -70,8 +70,8 @@ impl Connection {
             }
             ControlBody::Ack(ack) => self.handle_ack(ack, at),
             ControlBody::LightAck(next) => {
-                // libudt gives its application what full ACKs cover. So only they say that data has arrived: if it were
-                // told of the end before, it would throw the rest away. It has the data all the same.
+                // libudt gives its application only data that full ACKs cover. So only full ACKs confirm arrival: if
+                // libudt learnt of the end before, it would discard the rest, although it has the data.
                 let next = next.widen(self.send.first());
                 let taken = next.filter(|next| self.send.on_light_ack(at, *next).is_ok());
                 let Some(next) = taken else { return self.statistics.packets_ignored += 1 };
@@ -102,8 +102,8 @@ impl Connection {
         }
     }
 
-    /// libudt breaks a connection whose peer acknowledges what was never sent. So anybody who can forge one packet
-    /// could. Here such a packet is ignored.
+    /// libudt breaks a connection whose peer acknowledges unsent packets. So an attacker with one forged packet could
+    /// break it. Here such a packet is ignored.
     fn handle_ack(&mut self, ack: &Ack, at: Time) -> bool {
         let first = self.send.first();
         let Some(next) = ack.next.widen(first) else { return false };
@@ -168,7 +168,7 @@ impl Connection {
         room.max(WINDOW_LEAST)
     }
 
-    /// The application has read something. A peer that saw the window shut is told when half of it is open.
+    /// The application has read data. A peer that saw a closed window is told when half of it is open.
     pub(super) fn made_room(&mut self) {
         if self.window_shut && self.receive_buffer.room() >= self.agreement.window as usize / 2 {
             self.window_shut = false;

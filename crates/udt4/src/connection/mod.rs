@@ -31,27 +31,27 @@ use send_buffer::SendBuffer;
 /// Control packets that wait to be sent. More than that are not sent: all of them are repeated if they are needed.
 const CONTROLS_MAX: usize = 64;
 
-/// A stream takes so many bytes ahead of what has left, or so many packets if that is more.
+/// A stream takes this many bytes ahead of the sent ones, or this many packets if that is more.
 const UNSENT_BYTES: usize = 1 << 20;
 const UNSENT_PACKETS: usize = 64;
 
-/// So many packets wait for a peer that has acknowledged nothing. UDT begins with a window of 16 packets, and adds one
-/// for each that is acknowledged: so twice as many and these are more than leave.
+/// Packets that wait for a peer that has not acknowledged any. UDT begins with a window of 16 packets, and adds one for
+/// each acknowledged one: so twice the acknowledged packets and these are more than can leave.
 const UNPROVEN_PACKETS: usize = 64;
 
-/// What a packet that waits takes beside its data, in bytes.
+/// Memory of a waiting packet beside its data, in bytes.
 const PACKET_OVERHEAD: usize = 64;
 
-/// So many packets wait to be acknowledged whatever else takes memory: so a connection goes on.
+/// Packets that may always wait to be acknowledged, even if other memory is used up, so that a connection goes on.
 const SHORT_PACKETS: usize = 16;
 
-/// If nothing was sent for this time, a keep-alive is. libudt gives a silent peer up after 16 of its time-outs, the
-/// first of which is 300 ms.
+/// A keep-alive is sent after this time without sending. libudt gives a silent peer up after 16 of its time-outs; the
+/// first is 300 ms.
 const KEEP_ALIVE: Span = Span::from_secs(1);
 
-/// A shutdown is sent so many times, in case that one is lost ...
+/// A shutdown is sent this many times, in case that one is lost ...
 const SHUTDOWNS: u32 = 3;
-/// ... with so much time between.
+/// ... with this much time between.
 const SHUTDOWN_INTERVAL: Span = Span::from_millis(20);
 
 /// Most packets between a number and the one that the wire's 31 bits mean.
@@ -60,7 +60,7 @@ const NUMBERS_APART_MAX: u64 = SEQUENCES as u64 / 2;
 /// Why a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum End {
-    /// The peer has closed it. What came before can still be read.
+    /// The peer has closed it. Earlier data can still be read.
     #[error("the other side closed the connection")]
     ByPeer,
     /// This side has closed it.
@@ -105,9 +105,9 @@ struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Sends what was written, until this time at most.
+    /// Sends written data, until this time at most.
     Closing(Time),
-    /// Tells the peer so many more times that it is over, next at this time.
+    /// Sends the peer this many more shutdowns, the next at this time.
     Leaving(u32, Time),
     Over,
 }
@@ -150,7 +150,7 @@ pub struct Connection {
     complaint: Option<u32>,
     /// The peer has acknowledged something.
     answered: bool,
-    /// Bytes that its buffers may take beyond what they have.
+    /// Bytes that its buffers may take beyond their present ones.
     free: usize,
     statistics: Statistics,
 }
@@ -235,7 +235,7 @@ impl Connection {
         &self.agreement
     }
 
-    /// Says once more what was agreed on: the peer seems not to know.
+    /// Repeats the agreement: the peer seems not to have it.
     pub fn repeat_handshake(&mut self) {
         if !self.handshake_queued {
             self.handshake_queued = true;
@@ -324,8 +324,8 @@ impl Connection {
         self.receive_buffer.is_readable()
     }
 
-    /// Packets for which there is room to send. While the peer takes what is sent, a stream has room for little more
-    /// than what leaves soon: so it is in the processor's cache still when it does.
+    /// Packets for which there is room to send. While the peer keeps up, a stream has room for little more than the
+    /// next packets: so they are still in the processor's cache when they leave.
     pub fn room(&self) -> usize {
         let (room, next) = (self.send_buffer.room().min(self.room_by_memory()), self.send.next_number());
         if self.kind() == Kind::Message {
@@ -361,7 +361,7 @@ impl Connection {
         self.send_buffer.memory() + self.receive_buffer.memory()
     }
 
-    /// Its buffers may take so many bytes more.
+    /// Its buffers may take this many bytes more.
     pub(crate) fn set_free(&mut self, free: usize) {
         self.free = free;
         self.receive_buffer.set_short(free == 0);
@@ -402,7 +402,7 @@ impl Connection {
         }
     }
 
-    /// Why it has ended, if it has. What came before may be left to read.
+    /// Why it has ended, if it has. Earlier data may be left to read.
     pub const fn end(&self) -> Option<End> {
         self.end
     }
@@ -482,7 +482,7 @@ impl Connection {
         }
     }
 
-    /// What this connection carries.
+    /// The content of this connection.
     pub const fn kind(&self) -> Kind {
         self.agreement.kind
     }

@@ -1,4 +1,4 @@
-//! What is to be sent, and when.
+//! Packets to send, and their times.
 
 use inhaul_base::{Span, Time};
 use inhaul_protocols::udt::core::{Expired, Feedback, Next, Turn};
@@ -7,7 +7,7 @@ use super::send_buffer::Due;
 use super::{Connection, End, Phase, SHUTDOWN_INTERVAL, SHUTDOWNS, first_number, send_side};
 use crate::wire::{Ack, Capacity, Control, ControlBody, Data, LossRange, Packet, Sequence, Stamp, payload_len};
 
-/// Packets of a message that was given up are not sent; so many numbers are passed over at a time.
+/// Packets of a message that was given up are not sent; this many numbers are skipped at a time.
 const SKIPPED_MAX: usize = 256;
 
 /// What became of a data packet that was due.
@@ -54,8 +54,8 @@ impl Connection {
         if expired != Expired::No {
             self.data_due = Time::ZERO;
             if self.send.first() == first_number(self.agreement.first_sent) {
-                // Nothing was ever acknowledged. A client of libudt drops what comes before its thread has seen the
-                // handshake: that says nothing of the network, and must not be what the rate is made of.
+                // No packet was ever acknowledged. A client of libudt drops packets that come before its thread has
+                // seen the handshake: that does not describe the network, and must not set the rate.
                 self.send = send_side(&self.agreement, self.window_max, now);
             }
         }
@@ -187,7 +187,7 @@ impl Connection {
             Due::Expired { message, first, last, now: newly } => {
                 self.statistics.messages_dropped += u64::from(newly);
                 self.send.skip(now, first, last);
-                // Each packet of it asks to be sent. The peer is told once, and again if it did not hear.
+                // Each packet of it is due. The peer is told once, and again if the message was lost.
                 let patience = self.send.rtt();
                 let told = self.dropped.is_some_and(|(end, at)| end == last && now < at + patience);
                 if told {

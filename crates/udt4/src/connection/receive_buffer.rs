@@ -1,4 +1,4 @@
-//! What has come, in packets, until the application takes it.
+//! Received packets, until the application reads them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ pub(super) struct ReceiveBuffer {
     /// Bytes of the first slot that the application has taken already (streams).
     taken: usize,
     messages: Messages,
-    /// Memory of packets that were read, for those that come.
+    /// Memory of read packets, for the next ones.
     spare: Vec<Vec<u8>>,
     /// Bytes that packets and spare memory take.
     bytes: usize,
@@ -25,10 +25,10 @@ pub(super) struct ReceiveBuffer {
     is_short: bool,
 }
 
-/// Packets that are taken in whatever else takes memory: so a connection goes on.
+/// Packets that are always taken in, even if other memory is used up, so that a connection goes on.
 const SHORT_PACKETS: usize = 32;
 
-/// Memory of so many packets is kept at most.
+/// Memory of at most this many packets is kept.
 const SPARE_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ struct Messages {
 }
 
 impl ReceiveBuffer {
-    /// A buffer of `capacity` packets, of which the first has the number `first`.
+    /// A buffer of `capacity` packets; the first has the number `first`.
     pub(super) fn new(kind: Kind, first: u64, capacity: usize) -> Self {
         let (slots, messages) = (VecDeque::new(), Messages::default());
         let (capacity, spare) = (capacity.max(2), Vec::new());
@@ -133,7 +133,7 @@ impl ReceiveBuffer {
         Inserted::New
     }
 
-    /// The sender gave up packets `first` to `last`. Those that have come stay, unless they are of `message`.
+    /// The sender gave up packets `first` to `last`. Arrived ones stay, unless they belong to `message`.
     pub(super) fn give_up(&mut self, message: MessageNumber, first: u64, last: u64) {
         if self.kind == Kind::Stream {
             // A stream with a hole would be wrong data; libudt's streams never give anything up.
@@ -282,7 +282,7 @@ impl ReceiveBuffer {
         list.insert(first, last);
     }
 
-    /// Throws out from the front what was read, and pieces of messages that can never be complete.
+    /// Removes from the front read packets, and pieces of messages that can never be complete.
     fn trim(&mut self) {
         while self.base < self.contiguous {
             let Some(&last) = self.messages.parts.get(&self.base) else {
@@ -293,7 +293,7 @@ impl ReceiveBuffer {
                 continue;
             };
             let begins = self.piece(self.base).is_some_and(|piece| piece.position.first);
-            // What is behind it has come and is no part of it; or it fills the buffer, and its end will never fit.
+            // The packet behind it has come and is no part of it; or it fills the buffer, and its end will never fit.
             let hopeless = !begins || last + 1 < self.contiguous || last + 1 >= self.limit();
             if !hopeless {
                 break;
@@ -324,7 +324,7 @@ impl Messages {
         has(&self.ordered) || has(&self.unordered)
     }
 
-    /// A packet of an incomplete message is gone: what is left of its part are two.
+    /// A packet of an incomplete message is gone: its part is split in two.
     fn cut(&mut self, sequence: u64) {
         let Some((&first, &last)) = self.parts.range(..=sequence).next_back().filter(|(_, last)| **last >= sequence)
         else {
@@ -414,7 +414,7 @@ mod tests {
         let _ = buffer.insert(2, &solo(3, true, b"c"));
         assert_eq!(buffer.take_message().unwrap(), b"c");
         assert_eq!(buffer.room(), 4);
-        // One that is larger than the buffer.
+        // A message that is larger than the buffer.
         for sequence in 3..7 {
             let _ = buffer.insert(sequence, &data(4, sequence == 3, false, true, b"x"));
         }
@@ -458,7 +458,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a peer makes up, the buffer stays in its bounds and gives its room back.
+        /// For all packets of a hostile peer, the buffer stays in its bounds and gives its room back.
         #[test]
         fn any_packets_may_come(steps in steps(), kind in prop::sample::select(vec![Kind::Stream, Kind::Message])) {
             let mut buffer = ReceiveBuffer::new(kind, 5, 8);
@@ -486,7 +486,7 @@ mod tests {
                 let pieces = buffer.slots.iter().filter(|slot| matches!(slot, Slot::Data(_))).count() as u64;
                 prop_assert!(kind == Kind::Stream || listed == pieces, "{} {}: {:?}", listed, pieces, buffer);
             }
-            // Whatever is missing comes as messages of one packet: then everything can be taken.
+            // All missing packets come as messages of one packet: then everything can be taken.
             for sequence in buffer.contiguous()..buffer.limit() {
                 let _ = buffer.insert(sequence, &solo(9, true, b"x"));
             }

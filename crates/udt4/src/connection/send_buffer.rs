@@ -1,4 +1,4 @@
-//! What the application wants sent, in packets, until the peer has it.
+//! The application's data, in packets, until the peer has it.
 
 use std::collections::VecDeque;
 
@@ -21,11 +21,11 @@ pub(super) struct SendBuffer {
     acknowledged: u64,
     /// Bytes that the peer has.
     acknowledged_bytes: u64,
-    /// Memory of packets that are gone, for those that come.
+    /// Memory of past packets, for the next ones.
     spare: Vec<Vec<u8>>,
 }
 
-/// Memory of so many packets is kept at most.
+/// Memory of at most this many packets is kept.
 const SPARE_MAX: usize = 1024;
 
 /// A packet to send.
@@ -198,7 +198,7 @@ impl SendBuffer {
         (message, self.base + (at - before) as u64, self.base + (at + behind) as u64)
     }
 
-    /// The peer has all packets before `next`, and its application is told of them.
+    /// The peer has all packets before `next`, and has given them to its application.
     pub(super) fn acknowledge(&mut self, next: u64) {
         self.release(next);
         self.acknowledged = self.acknowledged.max(next);

@@ -92,7 +92,7 @@ impl Network {
     }
 }
 
-/// Sends `data` one way and returns what came, and when.
+/// Sends `data` one way and returns the received data, and when it came.
 fn transfer(data: &[u8], initial: u64, seed: u64, loss: f64) -> (Vec<u8>, Time) {
     let mut ends = pair(Kind::Stream, initial, &options());
     let mut network = Network::new(seed, loss);
@@ -298,7 +298,7 @@ fn attack(connection: &mut Connection, attack: Attack, now: &mut Time) {
 }
 
 proptest! {
-    /// Whatever comes: no panic, no endless work, no memory beyond the buffers; and the end still comes.
+    /// For all packets: no panic, no endless work, no memory beyond the buffers; and the connection still ends.
     #[test]
     fn anything_may_come(attacks in attacks(), kind in prop::sample::select(vec![Kind::Stream, Kind::Message])) {
         let [mut connection, _] = pair(kind, 0, &options());

@@ -5,19 +5,20 @@ use std::ops::Range;
 
 use inhaul_udp::{MESSAGE_BYTES_MAX, MESSAGES_MAX, Outgoing, SEGMENTS_MAX, Socket};
 
-/// A batch is full when it has so many bytes: few enough to be in the cache still when the kernel copies them.
+/// Bytes of a full batch: few enough to be still in the cache when the kernel copies them.
 const BYTES_MAX: usize = 128 << 10;
 
-/// Datagrams, one behind the other in one piece of memory. Those that the kernel can cut from one message are one.
+/// Datagrams, one behind the other in one piece of memory. Datagrams that the kernel can cut from one message are one
+/// message.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     memory: Vec<u8>,
     messages: Vec<Message>,
-    /// So many messages have left.
+    /// Number of messages that have left.
     sent: usize,
     /// The kernel cuts messages into datagrams.
     segments: bool,
-    /// The address of this host that what is added leaves from; `None`: one of the kernel's choice.
+    /// The source address of added datagrams; `None`: the kernel's choice.
     from: Option<IpAddr>,
 }
 
@@ -50,7 +51,7 @@ impl Batch {
         self.segments = segments;
     }
 
-    /// What is added from now on leaves from this address of this host: the one that its peer has asked.
+    /// Datagrams added from now on leave from this address of this host: the address that its peer uses.
     pub(super) fn leave_from(&mut self, from: Option<IpAddr>) {
         self.from = from;
     }

@@ -18,7 +18,7 @@ const MESSAGE_BYTES: usize = 1 << 16;
 /// Messages that one call takes in when datagrams come joined: half a megabyte at most.
 const AGGREGATES: usize = 8;
 
-/// If so many datagrams move ...
+/// If this many datagrams move ...
 const BRISK_DATAGRAMS: usize = 32;
 /// ... in this time, more will come soon ...
 const BRISK_SPAN: Span = Span::from_millis(1);
@@ -56,7 +56,7 @@ struct Traffic {
 impl Traffic {
     const NONE: Self = Self { since: Time::ZERO, datagrams: 0, brisk: false };
 
-    /// So many datagrams have moved. Says whether more will soon.
+    /// Counts moved datagrams. Returns whether more are likely soon.
     fn moved(&mut self, now: Time, datagrams: usize) -> bool {
         self.datagrams += datagrams;
         let enough = self.datagrams >= BRISK_DATAGRAMS;
@@ -87,7 +87,7 @@ enum Segmentation {
     Off,
 }
 
-/// What a round came to.
+/// The result of a round.
 struct Round {
     deadline: Time,
     finished: bool,
@@ -106,7 +106,7 @@ impl Incoming {
         Self { memory, message_len, mss, depth: 1, arrivals }
     }
 
-    /// Takes in what has come. Says whether there may be more.
+    /// Takes in received datagrams. Returns whether there may be more.
     fn receive(&mut self, socket: &Socket) -> io::Result<bool> {
         self.arrivals.clear();
         let mut slices: Vec<_> =
@@ -127,7 +127,7 @@ impl Incoming {
         self.arrivals.iter().map(|arrival| arrival.len.div_ceil(arrival.segment.max(1))).sum()
     }
 
-    /// What has come: each message, and what is known of it.
+    /// Received messages, each with its addresses.
     fn messages(&self) -> impl Iterator<Item = (&Arrival, &[u8])> {
         let messages = self.arrivals.iter().zip(self.memory.chunks(self.message_len));
         // A datagram with a header of its own, for which no room was agreed on, is none of ours.
@@ -153,7 +153,7 @@ impl Driver {
         ))
     }
 
-    /// Moves packets until nobody needs it any more.
+    /// Moves packets until no endpoint or socket needs it.
     pub(super) fn run(mut self) {
         if let Err(error) = self.run_until_finished() {
             self.shared.lock().fail(error.to_string());
@@ -215,7 +215,7 @@ impl Driver {
         Ok(Round { deadline, finished: finished && self.batch.is_empty(), busy, moved })
     }
 
-    /// Sends what is in the batch. Says whether the system had no memory for it.
+    /// Sends the batch. Returns whether the system had no memory for it.
     fn send(&mut self) -> io::Result<bool> {
         while !self.batch.is_empty() {
             let error = match self.socket.send(self.batch.outgoing(&self.socket)) {

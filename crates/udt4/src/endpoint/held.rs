@@ -1,4 +1,4 @@
-//! What the sockets of a port hold in common.
+//! The shared handle of a port's sockets.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use inhaul_udp::{Clock, Waker};
 
 use super::state::State;
 
-/// What the sockets of a port share with its thread.
+/// State that a port's sockets share with its thread.
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) clock: Clock,
 }
 
-/// Ends the thread when nobody holds it any more.
+/// Ends the thread when the last holder drops it.
 #[derive(Debug)]
 pub(super) struct Held {
     shared: Arc<Shared>,
@@ -51,7 +51,7 @@ impl Held {
         self.shared.lock()
     }
 
-    /// Has the thread look at what is due.
+    /// Wakes the thread for due actions.
     pub(super) fn wake(&self) {
         self.waker.wake();
     }
@@ -84,7 +84,7 @@ impl Drop for Held {
         self.shared.lock().abandon(now);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // It ends with what is left to send. Its failure was told to every socket.
+            // It ends after sending the rest. Its failure was reported to every socket.
             let _ = thread.join();
         }
     }

@@ -32,7 +32,7 @@ use state::State;
 /// A UDP port with any number of UDT connections.
 ///
 /// Clones are the same port. It lives, with its thread, until the last clone, [`Incoming`] and [`Socket`] of it is
-/// dropped. That drop waits until all connections have sent what was written, [`Options::linger`] at most.
+/// dropped. That drop waits until all connections have sent their written data, for at most [`Options::linger`].
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     held: Arc<Held>,
@@ -81,7 +81,7 @@ impl Endpoint {
     /// Connects to a listener at `peer`, within [`Options::connect_timeout`].
     ///
     /// # Errors
-    /// When nobody answers in time, or the listener refuses.
+    /// If no answer comes in time, or if the listener refuses.
     pub fn connect(&self, peer: SocketAddr) -> Result<Socket, UdtError> {
         self.connect_as(peer, false)
     }
@@ -113,7 +113,7 @@ impl Endpoint {
     }
 }
 
-/// A number that nobody can guess.
+/// An unguessable number.
 fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     let mut filled = 0;

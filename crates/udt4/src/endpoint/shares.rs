@@ -1,4 +1,4 @@
-//! What each host may have of an endpoint, so that none takes all.
+//! Each host's share of an endpoint, so that none takes all.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -30,8 +30,8 @@ impl Shares {
     }
 }
 
-/// What counts as one host: an address of IPv4; of IPv6 the network of 64 bits, whose addresses are all one host's to
-/// choose.
+/// The unit that counts as one host: an address of IPv4; in IPv6 a network of 64 bits, because one host can choose any
+/// address in it.
 fn network(host: IpAddr) -> IpAddr {
     match host.to_canonical() {
         IpAddr::V6(host) => IpAddr::V6(Ipv6Addr::from_bits(host.to_bits() & !u128::from(u64::MAX))),

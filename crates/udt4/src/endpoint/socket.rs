@@ -14,7 +14,7 @@ use crate::wire::{Kind, SocketId};
 
 /// One end of a connection.
 ///
-/// Several threads may use it at once. When it is dropped, what was written is still sent, [`Options::linger`] at most:
+/// Several threads may use it at once. When it is dropped, written data is still sent, for at most [`Options::linger`]:
 /// [`close`](Self::close) waits for it.
 ///
 /// [`Options::linger`]: crate::Options::linger
@@ -36,8 +36,8 @@ struct Timeouts {
 /// How a message is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageOptions {
-    /// After this time it is not sent any more, and the peer does not wait for what is missing of it. `None`: until it
-    /// has arrived.
+    /// After this time it is no longer sent, and the peer does not wait for its missing packets. `None`: until it has
+    /// arrived.
     pub lifetime: Option<Span>,
     /// It may be read before messages that were sent earlier.
     pub unordered: bool,
@@ -273,7 +273,7 @@ impl Socket {
         Ok(result)
     }
 
-    /// Calls `attempt` now and whenever what is wanted may be there, until it has a result.
+    /// Calls `attempt` now and at each notification, until it has a result.
     fn wait<T>(
         &self,
         deadline: Time,

@@ -18,14 +18,14 @@ use crate::wire::{Control, ControlBody, Handshake, Packet, Sequence, SocketId, S
 /// Answers to strangers that wait to be sent. More requests than that get no answer: clients repeat them.
 const REPLIES_MAX: usize = 64;
 
-/// Datagrams that one connection sends at a time while others are due too: about what is one message to the kernel.
+/// Datagrams that one connection sends at a time while others are due too: about one message to the kernel.
 const TURN: usize = 64;
 
 /// All that the sockets of a port have in common.
 #[derive(Debug)]
 pub(super) struct State {
     options: Options,
-    /// Makes numbers that nobody can guess: a keyed hash of a counter.
+    /// Makes unguessable numbers: a keyed hash of a counter.
     secrets: Challenges,
     made: u64,
     entries: BTreeMap<SocketId, Entry>,
@@ -46,9 +46,9 @@ pub(super) struct State {
     memory: usize,
     /// Each with the address of this host that it answers for.
     replies: VecDeque<(SocketAddr, Option<IpAddr>, Control<'static>)>,
-    /// The address of this host that what has come now was sent to, where the port has several.
+    /// The destination address of the present datagrams, if the port has several addresses.
     asked: Option<IpAddr>,
-    /// Nobody holds the endpoint or a socket any more.
+    /// No handle of the endpoint or of a socket is left.
     abandoned: bool,
     /// Why the driver has ended, if it failed.
     failure: Option<String>,
@@ -62,10 +62,10 @@ type Client = (SocketAddr, SocketId, Sequence);
 pub(super) struct Entry {
     pub(super) phase: Phase,
     pub(super) want: Want,
-    /// Notified when what is wanted is there.
+    /// Notified when the awaited state is reached.
     pub(super) ready: Arc<Condvar>,
     due: Time,
-    /// The address of this host that the peer sends to: what it knows us by.
+    /// The address of this host that the peer sends to.
     asked: Option<IpAddr>,
     /// A socket of the application has it, or will.
     held: bool,
@@ -85,12 +85,12 @@ pub(super) enum Phase {
     Open(Box<Connection>),
 }
 
-/// What the application waits for.
+/// The state that the application waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Want {
     /// Something to read.
     pub(super) data: bool,
-    /// Room for so many packets.
+    /// Room for this many packets.
     pub(super) room: Option<usize>,
     /// That all has arrived.
     pub(super) drained: bool,
@@ -108,7 +108,7 @@ struct Listening {
 }
 
 impl State {
-    /// No connections yet; nobody should be able to guess `secret`.
+    /// No connections yet; `secret` must be unguessable.
     pub(super) fn new(options: Options, secret: u64) -> Self {
         Self {
             options,
@@ -155,7 +155,7 @@ impl State {
             return Err(UdtError::TooMany(self.options.connections_max));
         }
         let id = self.new_id(peer);
-        // A multiple of 16, so that both ends see packet pairs at the same numbers whatever they count from.
+        // A multiple of 16, so that both ends see packet pairs at the same numbers with any first number.
         let initial = Sequence::truncate(self.secret(peer) & !0xf);
         let timeout = if rendezvous { self.options.rendezvous_timeout } else { self.options.connect_timeout };
         let connecting = Connecting::new(self.options.terms(), id, initial, peer, rendezvous, (now, timeout));
@@ -185,7 +185,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends it. Connections that nobody accepted end too.
+    /// Ends it. Connections that were not accepted end too.
     pub(super) fn stop_listening(&mut self, now: Time) {
         let Some(Listening { queue, asking, .. }) = self.listening.take() else { return };
         queue.into_iter().for_each(|id| self.release(id, now));
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// Nobody will ask for anything any more.
+    /// No handle is left.
     pub(super) fn abandon(&mut self, now: Time) {
         self.abandoned = true;
         self.stop_listening(now);
@@ -261,7 +261,7 @@ impl State {
         }
     }
 
-    /// What comes from now on was sent to this address of this host.
+    /// Sets the destination address of the next datagrams.
     pub(super) fn come_to(&mut self, asked: Option<IpAddr>) {
         self.asked = asked;
     }
@@ -359,7 +359,7 @@ impl State {
         self.touched = touched;
     }
 
-    /// Bytes that buffers may take beyond what they have.
+    /// Bytes that buffers may take beyond their present ones.
     fn free(&self) -> usize {
         self.options.memory_max.saturating_sub(self.memory)
     }
@@ -451,7 +451,7 @@ impl State {
         asking.map_or(due, |(until, _)| due.min(*until))
     }
 
-    /// Fills `batch` with what is to be sent now.
+    /// Fills `batch` with datagrams to send now.
     pub(super) fn poll_transmit(&mut self, now: Time, batch: &mut Batch) {
         self.end_silent(now);
         while !batch.is_full()
@@ -593,7 +593,7 @@ impl Entry {
         self.asking && connection.end().is_none() && connection.is_readable() && connection.has_answered()
     }
 
-    /// Whom to notify, if what the application waits for is there.
+    /// The waiter to notify, if its awaited state is reached.
     fn satisfied(&mut self) -> Option<Arc<Condvar>> {
         let Phase::Open(connection) = &self.phase else { return None };
         let ended = connection.end().is_some();

@@ -1,4 +1,4 @@
-//! What strangers can make a port do, and what the blocking calls do between two ports of this host.
+//! Attacks of strangers on a port, and the blocking calls between two ports of this host.
 
 use std::net::SocketAddr;
 
@@ -110,7 +110,7 @@ fn clients_beyond_the_limits_are_refused() {
     }
 }
 
-/// What a client at `from` has to say to be connected; its connection.
+/// Connects a client at `from`; returns its connection.
 fn connect_from(state: &mut State, from: SocketAddr, now: Time) -> Option<SocketId> {
     let before = state.connections();
     state.handle(from, &packet(request(HandshakeKind::Request, 5, 0)), now);
@@ -128,7 +128,7 @@ fn one_address_takes_its_share_and_leaves_the_rest() {
     assert_eq!((mine.len(), state.connections()), (3, 3));
     let other = SocketAddr::from(([192, 0, 2, 2], 1));
     assert!(connect_from(&mut state, other, at(1)).is_some(), "another address has its own share");
-    // What one has given back it may take again.
+    // A connection may take again the room that it has given back.
     assert_eq!(state.accept().unwrap(), mine[0]);
     state.release(mine[0], at(2));
     let mut now = 2;
@@ -171,7 +171,7 @@ fn a_client_that_asks_for_nothing_is_not_handed_out_and_ends() {
     state.handle(address(3), &data(good), at(3));
     assert_eq!(state.accept().unwrap(), good);
     assert!(state.accept().is_err());
-    // The others are told that it is over, and then they are gone.
+    // The peers are told that the connections end, and then they are gone.
     for now in (4..12_000).step_by(20) {
         let mut batch = Batch::default();
         state.poll_transmit(at(now), &mut batch);
@@ -225,7 +225,7 @@ fn all_connections_together_take_so_much_memory_and_each_goes_on() {
     for id in ids {
         state.release(id, at(3));
     }
-    // Nobody acknowledges anything: what waits goes with the connections.
+    // No peer acknowledges: waiting packets are dropped with the connections.
     for now in (3..50_000).step_by(100) {
         state.poll_transmit(at(now), &mut Batch::default());
     }
@@ -287,7 +287,7 @@ fn a_port_of_a_host_with_several_addresses_answers_from_the_one_that_was_asked()
     let far = Endpoint::bind("[::]:0".parse().unwrap(), Options::default()).unwrap();
     let incoming = far.listen(1).unwrap();
     let asked = SocketAddr::from(([127, 0, 0, 2], far.local_address().port()));
-    // The client takes nothing that comes from elsewhere.
+    // The client ignores packets from other addresses.
     let client = endpoint(Options { connect_timeout: Span::from_secs(10), ..Options::default() });
     let client = client.connect(asked).unwrap();
     let server = incoming.accept().unwrap();
@@ -361,7 +361,7 @@ fn calls_end_at_their_time_outs() {
     client.set_read_timeout(Some(Span::from_millis(20)));
     assert!(matches!(client.read(&mut [0; 9]), Err(UdtError::TimedOut)));
     client.set_write_timeout(Some(Span::from_millis(20)));
-    // Nobody reads: two buffers fill up.
+    // The receiver does not read: two buffers fill up.
     let error = std::iter::repeat_with(|| client.write(&[0; 100_000])).find_map(Result::err);
     assert!(matches!(error, Some(UdtError::TimedOut)));
 }

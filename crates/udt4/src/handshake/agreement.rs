@@ -1,4 +1,4 @@
-//! What each end of a connection wants, and what both agree on.
+//! The terms of each end of a connection, and their agreement.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,10 +12,10 @@ pub const MSS_MIN: u16 = (IP_UDP_LEN + HEADER_LEN + 48) as u16;
 /// The largest window that counts, in packets: more than any path needs, and memory for it is bounded.
 pub const WINDOW_MAX: u32 = 1 << 20;
 
-/// What one end wants of a connection.
+/// One end's terms for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// What the connection carries.
+    /// The content of the connection.
     pub kind: Kind,
     /// Largest packet, in bytes, headers of IP, UDP and UDT included. The smaller one of both ends counts.
     pub mss: u16,
@@ -29,9 +29,9 @@ impl Terms {
         Self { kind, mss: mss.max(MSS_MIN), window: window.clamp(2, WINDOW_MAX) }
     }
 
-    /// What to want of a connection with `peer`. UDT counts 28 bytes for the headers of IP and UDP, over IPv6 too: so the
-    /// MSS is less by what IPv6 has more, and packets have the same length on the wire. (libudt leaves it. Its packets
-    /// are fragmented then; ours must not be.)
+    /// The terms for a connection with `peer`. UDT counts 28 bytes for the headers of IP and UDP, over IPv6 too. So the
+    /// MSS is reduced by the longer header of IPv6, and packets have the same length on the wire. (libudt does not
+    /// reduce it. Its packets are then fragmented; ours must not be.)
     #[must_use]
     pub fn toward(self, peer: IpAddr) -> Self {
         let extra = if peer.to_canonical().is_ipv4() { 0 } else { IPV6_EXTRA_LEN as u16 };
@@ -42,7 +42,7 @@ impl Terms {
 /// What both ends of a connection agreed on, from the view of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// What the connection carries.
+    /// The content of the connection.
     pub kind: Kind,
     /// Largest packet, in bytes, headers of IP, UDP and UDT included.
     pub mss: u16,
@@ -65,7 +65,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// The handshake by which this end repeats what it agreed to.
+    /// The handshake by which this end repeats its agreement.
     pub fn handshake(&self) -> Handshake {
         Handshake {
             version: VERSION,
@@ -84,7 +84,7 @@ impl Agreement {
 /// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// Nothing that makes sense came in time.
+    /// No valid answer came in time.
     #[error("no answer came in time; check the address and the port, and that no firewall drops UDP")]
     TimedOut,
     /// The listener refused.
@@ -98,7 +98,7 @@ pub enum ConnectError {
     /// The other side wants the other kind of connection.
     #[error("one side wants a stream and the other messages")]
     Kind,
-    /// The answer does not belong to what was asked: an error of the other side, or somebody forged it.
+    /// The answer does not belong to the request: an error of the other side, or a forgery.
     #[error("the other side answered with other numbers than it was asked with")]
     Mismatch,
 }

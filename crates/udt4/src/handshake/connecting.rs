@@ -21,10 +21,10 @@ pub struct Connecting {
     peer: SocketAddr,
     initial: Sequence,
     rendezvous: bool,
-    /// What the next request says.
+    /// The content of the next request.
     step: HandshakeKind,
     cookie: u32,
-    /// What the other side of a rendezvous said.
+    /// The handshake of the other side of a rendezvous.
     seen: Option<Handshake>,
     request_at: Time,
     give_up_at: Time,
@@ -42,8 +42,8 @@ pub enum Progress {
 }
 
 impl Connecting {
-    /// Begins at `now` and gives up after `timeout`. `initial` is the number of the first data packet: nobody should
-    /// be able to guess it, nor `local`.
+    /// Begins at `now` and gives up after `timeout`. `initial` is the number of the first data packet. It must be
+    /// unguessable, and so must `local`.
     pub fn new(
         terms: Terms,
         local: SocketId,
@@ -104,7 +104,7 @@ impl Connecting {
     pub fn handle(&mut self, packet: &Packet<'_>, now: Time) -> Progress {
         let handshake = match packet {
             Packet::Control(Control { body: ControlBody::Handshake(handshake), .. }) => handshake,
-            // The other side of a rendezvous is connected already: what it said before counts.
+            // The other side of a rendezvous is connected already: its earlier handshake counts.
             _ if packet.stamp().destination == Some(self.local) && self.step == HandshakeKind::Agreement => {
                 return match self.seen.filter(|_| self.rendezvous) {
                     Some(seen) => self.agree(&seen),
@@ -114,7 +114,7 @@ impl Connecting {
             _ => return Progress::Waiting,
         };
         if handshake.step == HandshakeKind::Rejection {
-            // A rejection repeats what was asked. Nobody else knows the numbers.
+            // A rejection repeats the request. Only the peer knows the numbers.
             let ours = handshake.socket == self.local && handshake.initial_sequence == self.initial;
             return if ours { Progress::Failed(ConnectError::Rejected) } else { Progress::Waiting };
         }
@@ -143,7 +143,7 @@ impl Connecting {
         if handshake.step == HandshakeKind::Request {
             return Progress::Waiting;
         }
-        // libudt says in its first packets what it wants, and leaves it out when it repeats itself.
+        // libudt sends its type in its first packets, and leaves it out in repetitions.
         let seen = match self.seen.filter(|seen| seen.socket == handshake.socket) {
             Some(seen) if handshake.kind.is_none() => Handshake { step: handshake.step, ..seen },
             _ => *handshake,

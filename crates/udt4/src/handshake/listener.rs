@@ -28,13 +28,13 @@ pub enum Answer {
     Ignore,
     /// Send this back, to the socket that the request names.
     Reply(Handshake),
-    /// The client gets what is sent to its address, and wants what this listener offers. If there is room, make a
+    /// The client receives at its address, and wants the listener's type of connection. If there is room, make a
     /// connection, unless there is one for this client's address, socket and sequence number already.
     Connect,
 }
 
 impl Listener {
-    /// A listener that offers `terms`; nobody should be able to guess `secret`.
+    /// A listener that offers `terms`; `secret` must be unguessable.
     pub fn new(terms: Terms, secret: u64) -> Self {
         Self { terms, challenges: Challenges::new(secret) }
     }
@@ -56,7 +56,7 @@ impl Listener {
         Handshake { step: HandshakeKind::Rejection, ..*request }
     }
 
-    /// What a client that may connect, and the socket `local` that was made for it, agree on.
+    /// The agreement between a client that may connect and its new socket `local`.
     pub fn agree(&self, request: &Handshake, from: SocketAddr, local: SocketId) -> Agreement {
         Agreement {
             kind: self.terms.kind,

@@ -8,7 +8,7 @@
 //!   <-- Agreement, socket, sequence                  <---------------- Confirmation
 //! ```
 //!
-//! Each side repeats what it said last every 250 ms until it hears the next. A listener keeps nothing of a client
+//! Each side repeats its last handshake every 250 ms until the next one comes. A listener keeps nothing of a client
 //! that has not shown its cookie ([`Listener`]).
 
 mod agreement;

@@ -129,7 +129,7 @@ fn a_client_ignores_answers_to_others_and_gives_up() {
 }
 
 proptest! {
-    /// Whatever is lost and whichever side begins, both sides of a rendezvous are connected in the end.
+    /// With any losses, and with either side first, both sides of a rendezvous are connected in the end.
     #[test]
     fn a_rendezvous_meets(losses in prop::collection::vec(any::<bool>(), 20), late in 0u64..2000) {
         let times = |now| (at(now), Span::from_secs(30));

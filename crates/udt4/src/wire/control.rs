@@ -16,11 +16,11 @@ const PADDING: u32 = 0;
 pub struct Control<'p> {
     /// Time and destination.
     pub stamp: Stamp,
-    /// What it says.
+    /// Its content.
     pub body: ControlBody<'p>,
 }
 
-/// What a control packet says.
+/// The content of a control packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlBody<'p> {
     /// 0: setting up a connection.
@@ -33,7 +33,7 @@ pub enum ControlBody<'p> {
     LightAck(Sequence),
     /// 3: packets that have not come.
     Nak(Vec<LossRange>),
-    /// 4: the delay grows. Nobody sends it; those who receive it slow down.
+    /// 4: the delay grows. Neither libudt nor this crate sends it; a receiver of it slows down.
     CongestionWarning,
     /// 5: the connection ends.
     Shutdown,
@@ -54,7 +54,7 @@ pub enum ControlBody<'p> {
         code: u16,
         /// The second word of the header.
         info: u32,
-        /// What it carries.
+        /// Its content.
         payload: &'p [u8],
     },
 }
@@ -81,11 +81,11 @@ pub struct Ack {
     pub rtt_variance: u32,
     /// Free space of the receive buffer, in packets.
     pub window: u32,
-    /// What the receiver measured. Absent when the last full ACK was less than 10 ms ago.
+    /// The receiver's measurements. Absent if the last full ACK was less than 10 ms ago.
     pub capacity: Option<Capacity>,
 }
 
-/// What a receiver measures.
+/// A receiver's measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// How fast packets come, in packets per second. 0: not known.

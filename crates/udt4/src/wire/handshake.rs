@@ -11,7 +11,7 @@ pub const VERSION: u32 = 4;
 /// Bytes of the payload.
 const LEN: usize = 48;
 
-/// What a connection carries. Both ends must want the same.
+/// The content of a connection. Both ends must want the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// A stream of bytes, as TCP's.
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// What a handshake is for.
+/// The purpose of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeKind {
     /// 1: a client asks for a cookie, or a listener gives one.
@@ -71,12 +71,12 @@ impl HandshakeKind {
     }
 }
 
-/// What a handshake says.
+/// A handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// The version of UDT. libudt writes 0 when a connected end repeats its handshake.
     pub version: u32,
-    /// What the connection carries. `None` where libudt does not say: when a connected end repeats its handshake.
+    /// The content of the connection. `None` if libudt leaves it out: when a connected end repeats its handshake.
     pub kind: Option<Kind>,
     /// Number of the first data packet of the sender of this, and of both directions unless it is a rendezvous.
     pub initial_sequence: Sequence,
@@ -84,9 +84,9 @@ pub struct Handshake {
     pub mss: u16,
     /// Most packets that the sender of this takes in before it has acknowledged some.
     pub window: u32,
-    /// What it is for.
+    /// Its purpose.
     pub step: HandshakeKind,
-    /// How its sender is to be addressed.
+    /// The socket id by which its sender is addressed.
     pub socket: SocketId,
     /// What proves that a client gets packets at its address.
     pub cookie: u32,

@@ -14,14 +14,13 @@ pub const fn payload_len(mss: u16) -> usize {
     (mss as usize).saturating_sub(IP_UDP_LEN + HEADER_LEN)
 }
 
-/// The name of one end of a connection: what the other end writes into each packet that is for it. Never 0: that
-/// means a port that has no connection with the sender yet. libudt sees it as a signed number and takes positive ones
-/// only.
+/// The socket id of one end of a connection: the other end writes it into each packet for this end. Never 0: that means
+/// a port without a connection with the sender. libudt sees it as a signed number and takes only positive ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SocketId(u32);
 
 impl SocketId {
-    /// The id `n`, unless it is one that libudt would not take.
+    /// The id `n`, unless libudt would reject it.
     pub const fn new(n: u32) -> Option<Self> {
         if n == 0 || n > i32::MAX as u32 { None } else { Some(Self(n)) }
     }
@@ -35,7 +34,7 @@ impl SocketId {
 /// Why bytes are no packet of UDT 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Shorter than a header, or than what its type needs.
+    /// Shorter than a header, or than its type requires.
     #[error("the packet is cut short")]
     Short,
     /// A control type that UDT 4 does not have.
@@ -46,12 +45,12 @@ pub enum ParseError {
     Field(&'static str),
 }
 
-/// What every header has.
+/// Fields of every header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// When it was sent: microseconds since the sender's end of the connection was made, modulo 2^32.
     pub timestamp: u32,
-    /// Which end it is for. `None` is 0 on the wire: a request to a port, for whom nobody there has a name yet.
+    /// The end that it is for. `None` is 0 on the wire: a request to a port that has no socket id for the sender yet.
     pub destination: Option<SocketId>,
 }
 

@@ -1,5 +1,5 @@
-//! UDT 4 on the wire: what packets look like, and nothing about what they mean (draft-gg-udt-03 sections 3 and 4, and
-//! what libudt 4.11 does where it differs).
+//! UDT 4 on the wire: the format of packets, without their effects (draft-gg-udt-03 sections 3 and 4, and libudt 4.11
+//! where it differs).
 //!
 //! Each datagram is one packet. All words are big-endian, those of control payloads too.
 //!
@@ -8,8 +8,8 @@
 //! control  1|type 15|ext 16  additional 32   timestamp 32   destination 32   words
 //! ```
 //!
-//! Parsing takes any bytes. It answers with legal values only, or with a [`ParseError`]. What it returns never needs
-//! more memory than the datagram had.
+//! Parsing takes any bytes. It returns only legal values, or a [`ParseError`]. The result never needs more memory than
+//! the datagram.
 
 mod control;
 mod data;

@@ -42,7 +42,7 @@ impl<'p> Packet<'p> {
         }
     }
 
-    /// What every header has.
+    /// Fields of every header.
     pub const fn stamp(&self) -> Stamp {
         match self {
             Self::Data(data) => data.stamp,

@@ -1,4 +1,4 @@
-//! What is written can be read again, and anything may be read.
+//! Written packets can be read again, and the parser accepts any bytes without a panic.
 
 use proptest::prelude::*;
 

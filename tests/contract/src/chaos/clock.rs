@@ -9,7 +9,7 @@ use inhaul_transport::{
 /// that of a host does that was suspended. It never goes back, as no monotonic clock does.
 pub struct Clock {
     endpoint: Box<dyn Endpoint + Send>,
-    /// What it showed at time zero.
+    /// Its reading at time zero.
     ahead: Span,
     /// How much faster it runs, in millionths.
     ppm: i64,

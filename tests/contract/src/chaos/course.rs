@@ -21,9 +21,9 @@ const KEEPALIVE: Span = Span::from_secs(30);
 const REOPEN: Span = Span::from_millis(500);
 /// ... this often doubled.
 const REOPEN_DOUBLINGS: u32 = 5;
-/// Events of a run at most: so many, ...
+/// Most events of a run: this many, ...
 const EVENTS: u64 = 3_000_000;
-/// ... and so many for each second of it. 100 Mbit/s in small packets over three links are half as many.
+/// ... and this many for each second of it. 100 Mbit/s in small packets over three links are half as many.
 const EVENTS_A_SECOND: u64 = 150_000;
 
 /// How a run ended.
@@ -35,7 +35,7 @@ pub enum Outcome {
     Failed(Vec<String>),
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// How it ended.
@@ -50,7 +50,7 @@ pub struct Report {
     pub flows: usize,
 }
 
-/// What is to be done at a time.
+/// A scheduled action.
 #[derive(Clone, Debug)]
 enum Step {
     Fault(Fault),
@@ -106,7 +106,7 @@ struct Course<'a> {
 /// Lets a plan take its course.
 ///
 /// # Errors
-/// What went wrong that must not, in words.
+/// The violated rule, in words.
 pub fn run(plan: &Plan) -> Result<Report, String> {
     Course::new(plan).map_err(|error| error.to_string())?.run()
 }
@@ -262,7 +262,8 @@ impl<'a> Course<'a> {
         }
     }
 
-    // --- What goes wrong ----------------------------------------------------------------------------------------------
+    // --- Faults
+    // -------------------------------------------------------------------------------------------------------
 
     fn set_link(&mut self, mirror: usize, up: bool) -> Result<(), SimError> {
         let of = &mut self.mirrors[mirror];
@@ -386,7 +387,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Some of what is in place does not match its digest.
+    /// Some placed bytes do not match their digest.
     fn refetch(&mut self, at: u64, parts: u64) -> Result<(), SimError> {
         let (Some(receiver), Some(last)) = (self.receiver, self.last) else { return Ok(()) };
         let size = self.plan.size;
@@ -419,7 +420,7 @@ impl<'a> Course<'a> {
             Step::HostBack(mirror) => {
                 self.set_link(mirror, true)?;
                 self.set_control(mirror, true)?;
-                // Whoever still speaks to the process of before hears that it is gone.
+                // Peers that still send to the old process learn that it is gone.
                 self.crash_sender(mirror)?;
                 self.after(REOPEN, Step::SenderBack(mirror));
             }
@@ -465,7 +466,7 @@ impl<'a> Course<'a> {
         self.receiver.is_some() && self.last.is_some_and(|last| self.sim.is_complete(last))
     }
 
-    /// What the receiver said of flows that ended.
+    /// The receiver's reasons for ended flows.
     fn attend(&mut self) {
         while let Some(failure) = self.sim.failures().get(self.failures_seen).cloned() {
             self.failures_seen += 1;
@@ -533,7 +534,7 @@ impl<'a> Course<'a> {
     }
 
     fn complete(self) -> Result<Report, String> {
-        let last = self.last.expect("what is complete had a flow");
+        let last = self.last.expect("a complete object had a flow");
         let placed: Vec<_> = self.sim.placed(last).iter().collect();
         if placed != [ByteRange::new(0, self.plan.size)] {
             return Err(format!("complete with {placed:?} of {} bytes in place", self.plan.size));
@@ -589,7 +590,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// What a receiver that starts again holds: so many of 8 parts of what was in place, by groups of the object.
+/// The ranges that a restarted receiver holds: this many of 8 parts of the placed bytes, by groups of the object.
 fn verified(placed: &RangeSet, parts: u64) -> RangeSet {
     let mut held = RangeSet::new();
     for range in placed.iter() {

@@ -1,4 +1,4 @@
-//! What a seed stands for: the protocol, the paths, the hosts, and what goes wrong when.
+//! The plan of a seed: the protocol, the paths, the hosts, and the faults with their times.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Mirror {
     pub back: LinkSpec,
     /// How late and unevenly its host runs.
     pub noise: Option<Arc<HostNoise>>,
-    /// What its clock shows at first, how many millionths it runs too fast, and when it jumps ahead how far.
+    /// Its clock's first reading, its drift in millionths, and the time and size of its jump ahead.
     pub clock: (Span, i64, Vec<(Time, Span)>),
     /// When its transfer starts.
     pub start: Span,
@@ -45,8 +45,8 @@ pub enum Fault {
     SenderCrash(usize, Option<Span>),
     /// A sender's host falls silent, and is there again after a while, knowing nothing.
     PowerOff(usize, Span),
-    /// The receiver's process ends; another goes on after a while with what had been verified: so many of 8 parts of
-    /// what was in place.
+    /// The receiver's process ends; another continues after a while with the verified data: this many of 8 parts of the
+    /// placed bytes.
     ReceiverCrash(Span, u64),
     /// The receiver's address changes.
     ReceiverMoves,
@@ -56,11 +56,11 @@ pub enum Fault {
     Break(usize),
     /// The control stream's own network stands still for a while.
     ControlStall(usize, Span),
-    /// A router on a mirror's path takes only packets of so many bytes, from now on.
+    /// A router on a mirror's path takes only packets up to this many bytes, from now on.
     Mtu(usize, u32),
     /// Datagrams go through a tunnel for a while, and then again as they are.
     Tunnel(usize, Span),
-    /// Some of what is in place is found wrong: so many of 1000 parts of the object at so many.
+    /// Some placed bytes are found wrong: `parts` of 1000 parts of the object, from `from` on.
     Wrong(u64, u64),
 }
 
@@ -93,7 +93,7 @@ pub struct Plan {
     pub sealed: bool,
     /// Whether lost mirrors are opened again, as the program does.
     pub reopens: bool,
-    /// What goes wrong, in order.
+    /// The faults, in order.
     pub faults: Vec<(Span, Fault)>,
     /// No bytes in place after so long is a hang.
     pub bound: Span,
@@ -206,7 +206,7 @@ fn host(random: &mut RandomStream) -> Option<Arc<HostNoise>> {
 }
 
 impl Plan {
-    /// What the seed stands for.
+    /// The plan of a seed.
     pub fn draw(seed: u64) -> Self {
         let random = &mut RandomStream::new(seed, PLAN_STREAM);
         let names: Vec<&str> = protocols().map(|protocol| protocol.name).collect();
@@ -241,7 +241,7 @@ impl Plan {
         let most = slowest.bytes_in(Span::from_secs(20)).min(16 * MIB);
         let most = if weather.gone() > 0.05 { most.min(200_000) } else { most };
         let size = log_between(random, 1, most.max(2));
-        // About what the transfer takes when nothing goes wrong.
+        // The approximate time of the transfer without faults.
         let usual = slowest.time_for(size) + rtt_max * 6 + Span::from_millis(50);
         let mut faults: Vec<_> = (0..random.below(7))
             .map(|_| (random.span_below(usual * 2), fault(random, count as usize, control_apart, mtu, access)))
@@ -271,9 +271,9 @@ impl Plan {
         plan
     }
 
-    /// In what time it must have ended: what went wrong three times over (timers have been doubled meanwhile), half a
-    /// minute for each flow that falls silent, the time to open paths, and twenty times what the slowest path takes,
-    /// with TCP's law of loss (Mathis 1997).
+    /// The time in which it must have ended: three times the length of the faults (timers have been doubled meanwhile),
+    /// half a minute for each flow that falls silent, the time to open paths, and twenty times the time over the
+    /// slowest path, with TCP's law of loss (Mathis 1997).
     fn bound(&self, weather: Weather, mut slowest: Bitrate, rtt: Span) -> Span {
         let mut outages = Span::ZERO;
         let mut last = self.mirrors.iter().map(|mirror| mirror.start).max().unwrap_or_default();

@@ -15,13 +15,13 @@ pub struct Constant {
     pub file: String,
     /// Its name there; of a part of a tuple, with `.0` and so on behind it.
     pub name: String,
-    /// What it is; several numbers where it is an array.
+    /// Its value; several numbers for an array.
     pub values: Vec<f64>,
-    /// What they are.
+    /// Their unit.
     pub kind: Kind,
 }
 
-/// What a number is.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number without a unit of its own.
@@ -67,7 +67,7 @@ pub fn of_code(files: &BTreeMap<String, String>) -> Vec<Constant> {
 /// What names of numbers that are times end with, and how many nanoseconds it is.
 const TIMES: &[(&str, f64)] = &[("_NANOS", 1.0), ("_US", 1e3), ("_MS", 1e6)];
 
-/// The names of a file's constants, and what stands behind `=`.
+/// The names of a file's constants, and the text behind `=`.
 fn written(text: &str) -> Vec<(&str, String)> {
     let text = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
     let mut found = Vec::new();
@@ -92,7 +92,7 @@ fn written(text: &str) -> Vec<(&str, String)> {
     found
 }
 
-/// Computes what a constant is.
+/// Computes the value of a constant.
 struct Evaluator<'t> {
     all: &'t [(&'t str, &'t str, String)],
     file: &'t str,
@@ -270,8 +270,8 @@ fn is_constants(section: &str) -> bool {
     section.lines().next().is_some_and(|heading| heading.ends_with("Constants"))
 }
 
-/// What is wrong with a document's table. `own` are the constants that must be there; `other` looks up the constants of
-/// a further file that a row names.
+/// The faults of a document's table. `own` are the constants that must be there; `other` looks up the constants of a
+/// further file that a row names.
 pub fn violations(document: &str, own: &[Constant], other: &dyn Fn(&str) -> Option<Vec<Constant>>) -> Vec<String> {
     let rows = rows(document);
     let mut found = Vec::new();
@@ -343,7 +343,7 @@ pub fn blessed(document: &str, own: &[Constant], other: &dyn Fn(&str) -> Option<
     sections.collect::<Vec<_>>().join("\n## ")
 }
 
-/// Whether a cell says what the constant is.
+/// Whether a cell has the constant's value.
 fn is_value(cell: &str, constant: &Constant) -> bool {
     let Some(values) = read(cell) else { return false };
     let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * b.abs();
@@ -367,7 +367,7 @@ fn read(cell: &str) -> Option<Vec<f64>> {
     pieces.iter().map(read).collect()
 }
 
-/// Units, the largest first, and what they are units of.
+/// Units, the largest first, and their dimension.
 const UNITS: &[(&str, f64, Kind)] = &[
     ("s", 1e9, Kind::Time),
     ("ms", 1e6, Kind::Time),
@@ -383,7 +383,7 @@ const UNITS: &[(&str, f64, Kind)] = &[
     ("KiB", 1024.0, Kind::Bytes),
 ];
 
-/// What a table says of a constant.
+/// A table's text for a constant.
 fn written_as(constant: &Constant) -> String {
     let largest = constant.values.iter().copied().fold(f64::INFINITY, |a, b| if b > 0.0 { a.min(b) } else { a });
     let of_kind = UNITS.iter().filter(|(_, _, kind)| *kind == constant.kind);

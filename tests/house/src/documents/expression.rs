@@ -1,24 +1,24 @@
 //! How a document says which number of a kept result it quotes: `rows[contestant=inhaul, size=1].seconds * 1000`.
 //!
-//! A path gives all values that it leads to: through a list it goes to each element, or to those that the conditions in
-//! brackets choose (`=`, `!=`, `~` for "has in it"). `+ - * /` take one value, or as many on both sides. `min`, `max`,
-//! `mean`, `median`, `sum` and `count` make one value of many; `abs` keeps them apart. What leads through anything that
-//! says of itself that it is not valid is refused. `ratio(KEY: PATH, PATH):NAME` divides what has the same key, in valid
-//! pairs alone.
+//! A path gives all values that it leads to: through a list it goes to each element, or to the elements that the
+//! conditions in brackets choose (`=`, `!=`, `~` for "has in it"). `+ - * /` take one value, or as many on both sides.
+//! `min`, `max`, `mean`, `median`, `sum` and `count` make one value of many; `abs` keeps them apart. What leads through
+//! anything that says of itself that it is not valid is refused. `ratio(KEY: PATH, PATH):NAME` divides values with the
+//! same key, in valid pairs only.
 
 use serde_json::Value;
 
 /// The numbers that `text` means in `root`.
 ///
 /// # Errors
-/// When it cannot be read, leads to nothing, or leads through what is marked as invalid.
+/// If it cannot be read, leads to no value, or leads through a result that is marked as invalid.
 pub fn evaluate(text: &str, root: &[&Value]) -> Result<Vec<f64>, String> {
     let mut parser = Parser { rest: text.trim(), root };
     let values = parser.sum()?;
     if parser.rest.is_empty() { Ok(values) } else { Err(format!("'{}' is not understood", parser.rest)) }
 }
 
-/// What a path leads to, for rows of a table.
+/// The values of a path, for rows of a table.
 ///
 /// # Errors
 /// Like [`evaluate`].
@@ -164,8 +164,8 @@ fn path<'v>(rest: &mut &str, root: &[&'v Value], only_valid: bool) -> Result<Vec
     Ok(found)
 }
 
-/// `KEY: PATH, PATH` and a name: that name's value in what the first path leads to, over its value in what the second
-/// leads to and has the same key. Pairs of which one is not valid are left out.
+/// `KEY: PATH, PATH` and a name: that name's value in the elements of the first path, over its value in the elements of
+/// the second path with the same key. Pairs with an invalid element are left out.
 fn ratio(text: &str, name: &str, root: &[&Value]) -> Result<Vec<f64>, String> {
     let (key, paths) = text.split_once(':').ok_or("ratio has no key")?;
     let mut rest = paths.trim();
@@ -184,7 +184,7 @@ fn ratio(text: &str, name: &str, root: &[&Value]) -> Result<Vec<f64>, String> {
     if ratios.is_empty() { Err("no pair is valid".to_owned()) } else { Ok(ratios) }
 }
 
-/// A name, or what is between `'`.
+/// A name, or the text between `'`.
 fn word<'t>(rest: &mut &'t str) -> Result<&'t str, String> {
     let (word, after) = if let Some(quoted) = rest.strip_prefix('\'') {
         quoted.split_once('\'').ok_or("a quote is not closed")?

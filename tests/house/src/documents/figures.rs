@@ -15,9 +15,10 @@
 //! <!-- unkept (taken from a profile): 9 % -->
 //! ```
 //!
-//! `figures` and `table` compare: each number must be what the expression gives, rounded as it is written. `given` has
-//! what nobody measured: settings, limits, what papers printed. `unkept` has what was measured and is not kept, and why.
-//! `given: table` and `unkept (WHY): table` are about the table before. A figure that no comment has is a fault.
+//! `figures` and `table` compare: each number must equal its expression, rounded as it is written. `given` has
+//! unmeasured numbers: settings, limits, values that papers printed. `unkept` has measured numbers whose results are
+//! not kept, and the reason. `given: table` and `unkept (WHY): table` are about the table before. A figure that no
+//! comment has is a fault.
 
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ use super::results::Results;
 /// How the fault ends of a figure that no comment has.
 pub const UNACCOUNTED: &str = "is neither compared with a kept result nor given";
 
-/// What is wrong with the figures of a document, as `LINE: WHAT`.
+/// The faults of a document's figures, as `LINE: WHAT`.
 pub fn violations(document: &str, results: &Results) -> Vec<String> {
     let parts = parse(document);
     let mut found = Vec::new();
@@ -71,7 +72,7 @@ struct Piece {
     text: String,
     /// Of a cell: its table, row and column.
     cell: Option<(usize, usize, usize)>,
-    /// What is accounted for, in bytes.
+    /// The accounted places, in bytes.
     covered: Vec<(usize, usize)>,
 }
 
@@ -231,7 +232,7 @@ impl Scope {
     }
 }
 
-/// What the numbers of a text have other than its expressions give, each rounded as it is written.
+/// The differences between the numbers of a text and its expressions, each rounded as it is written.
 fn differs(text: &str, expressions: &str, root: &[&Value]) -> Option<String> {
     let numbers: Vec<&str> = numbers(text).into_iter().map(|(from, to)| &text[from..to]).collect();
     let expressions: Vec<&str> = expressions.split(';').collect();
@@ -256,12 +257,12 @@ fn differs(text: &str, expressions: &str, root: &[&Value]) -> Option<String> {
     })
 }
 
-/// Units that a measurement has; longer ones before those that they begin with.
+/// Units of measurements; longer ones before their own prefixes.
 const UNITS: &[&str] = &[
     "Tbit/s", "Gbit/s", "Mbit/s", "kbit/s", "bit/s", "GiB", "MiB", "KiB", "GB", "MB", "kB", "ms", "us", "ns", "s", "%",
     "RTTs", "RTT", "times",
 ];
-/// What stands between numbers that have one unit together.
+/// Text between numbers that share one unit.
 const BETWEEN: &[&str] = &[" to ", " and ", " or ", ", ", "-", " +- ", " and at most "];
 
 /// Where numbers with units are, units included.
@@ -283,7 +284,7 @@ fn figures(text: &str) -> Vec<(usize, usize)> {
     figures
 }
 
-/// Where numbers are. What belongs to a name, a date or a version is none.
+/// Places of numbers. Digits of a name, a date or a version are none.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -402,7 +403,7 @@ mod tests {
         assert_eq!(wrong("It takes 7 s.\n\n<!-- unkept (a look): 7 s -->"), [""; 0]);
         assert_eq!(wrong("It takes 7 s.\n\n<!-- unkept: 7 s -->").len(), 2);
         assert_eq!(wrong("It takes 17 s.\n\n<!-- given: 7 s -->").len(), 2);
-        // A comment is about what stands before it, up to the comment before.
+        // A comment is about the text before it, up to the previous comment.
         assert_eq!(wrong("a 7 s.\n\n<!-- given: 7 s -->\n\nb 7 s.").len(), 1);
         assert_eq!(wrong("a 7 s.\n\n# b\n\nb 7 s.\n\n<!-- given: 7 s -->").len(), 1);
         assert_eq!(wrong("Nothing is measured in version 7, or on 2026-11-24.\n\n    sleep 7 s"), [""; 0]);

@@ -32,7 +32,7 @@ impl Repository {
         Self { places, anchors }
     }
 
-    /// What a document names that is not there, as `LINE: WHAT`.
+    /// Missing targets of a document, as `LINE: WHAT`.
     pub fn violations(&self, document: &str, text: &str) -> Vec<String> {
         let mut found = Vec::new();
         for part in parse(text) {
@@ -140,7 +140,7 @@ fn joined(folder: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The path that a word of a document is, if it is one that can be looked for.
+/// The path that a word of a document names, if it can be checked.
 fn path_of(word: &str) -> Option<&str> {
     let word = word.trim_start_matches(['(', '[', '\'']).trim_end_matches([',', '.', ':', ';', ')', ']', '\'']);
     let word = word.split_once("::").map_or(word, |(path, _)| path);

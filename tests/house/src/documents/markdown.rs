@@ -1,4 +1,4 @@
-//! A Markdown document as the checks look at it: its parts, in order. It reads what this repository writes, not all of
+//! A Markdown document as the checks see it: its parts, in order. It reads the Markdown of this repository, not all of
 //! Markdown.
 
 /// A part of a document.
@@ -6,11 +6,11 @@
 pub struct Part {
     /// The number of its first line, from 1.
     pub line: usize,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What a part is.
+/// The kind of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A heading, without its signs.
@@ -21,7 +21,7 @@ pub enum Kind {
     Table(Vec<Vec<String>>),
     /// Lines of code, as they are.
     Code(Vec<String>),
-    /// What is between `<!--` and `-->`.
+    /// The text between `<!--` and `-->`.
     Comment(String),
 }
 
@@ -90,7 +90,7 @@ fn owned(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// What an item of a list says.
+/// The text of an item of a list.
 fn item(line: &str) -> Option<&str> {
     let numbered = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let after = if numbered.len() < line.len() { numbered.strip_prefix(". ") } else { None };
@@ -117,7 +117,7 @@ pub fn cells(row: &str) -> Vec<String> {
     cells
 }
 
-/// The text without what is in backticks, which blanks replace, and without where links lead.
+/// The text with blanks in place of code spans, and without the targets of links.
 pub fn prose(text: &str) -> String {
     let mut prose = String::new();
     for (place, piece) in text.split('`').enumerate() {
@@ -133,7 +133,7 @@ pub fn prose(text: &str) -> String {
     without + rest
 }
 
-/// What is in backticks.
+/// The code spans.
 pub fn code_spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub struct Results {
     files: BTreeMap<String, String>,
     version: u64,
-    /// What was read before: a document quotes the same file many times.
+    /// Files read before: a document quotes the same file many times.
     read: RefCell<BTreeMap<String, Rc<Value>>>,
 }
 

@@ -12,11 +12,11 @@ use inhaul_house_tests::rules;
 
 use super::{CIRCLES, entries, read, report, source_files, top};
 
-/// Documents with measured figures that nobody has compared with kept results yet. What they do annotate is compared.
-/// The list may only become shorter.
+/// Documents with measured figures that are not yet compared with kept results. Annotated figures are compared. The
+/// list may only become shorter.
 const NOT_COMPARED: &[&str] = &["bench/NS3.md", "docs/udt.md", "tests/hostile/README.md", "tests/interop/src/page.md"];
-/// Documents that say what holds: settings, limits, rules, and what was changed. A figure without a comment is meant as
-/// such there. Where they quote a measurement, a comment says from where, and that is compared.
+/// Documents of settings, limits, rules and changes. A figure without a comment counts as given there. If they quote a
+/// measurement, a comment names its source, and the figure is compared.
 const RULES: &[&str] = &[
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -49,6 +49,7 @@ const RULES: &[&str] = &[
     "docs/scenario.md",
     "docs/security.md",
     "docs/serve.md",
+    "docs/sources.md",
     "docs/trees.md",
     "python/README.md",
 ];
@@ -63,7 +64,7 @@ const CONSTANTS: &[(&str, &str)] = &[
     ("crates/udp/src/seal/PROTOCOL.md", "crates/udp/src/seal"),
 ];
 /// Set to write the tables of constants anew.
-const BLESS: &str = "INHAUL_BLESS";
+pub(super) const BLESS: &str = "INHAUL_BLESS";
 /// Kept results of programs that were built from changed sources. The list may only become shorter.
 const DIRTY: &[&str] = &[
     "bench/results/2026-11-22-mirrors-vm-2-core-x86_64.json",
@@ -254,7 +255,7 @@ fn documents() -> BTreeMap<String, String> {
 }
 
 /// All files, as paths from the top.
-fn files() -> Vec<String> {
+pub(super) fn files() -> Vec<String> {
     let mut waiting = vec![top().to_owned()];
     let mut files = Vec::new();
     while let Some(folder) = waiting.pop() {

@@ -2,10 +2,9 @@
 //!
 //!     cargo run --release -p inhaul-interop-tests --bin cross_check [--json FILE] [--reference FILE] [--only WORD]
 //!
-//! `--json` writes all figures, trajectories included. `--reference` keeps what ns-3 gave and takes it from there the
-//! next time:
-//! then only what is ours is simulated again. `--only` leaves out settings whose names do not contain the word.
-//! Ends with 1 when something does not agree that is not known not to, and with 0 and a clear word when ns-3 is
+//! `--json` writes all figures, trajectories included. `--reference` keeps ns-3's outcomes and takes them from there
+//! the next time: then only our own simulations run again. `--only` leaves out settings whose names do not contain the
+//! word. Ends with 1 when something does not agree that is not known not to, and with 0 and a clear word when ns-3 is
 //! absent.
 
 use std::error::Error;
@@ -70,7 +69,7 @@ fn read_options() -> Result<Options, Box<dyn Error>> {
     Ok(options)
 }
 
-/// What comes of a setting under each seed, here and there.
+/// The outcomes of a setting under each seed, in both simulators.
 fn outcomes(setting: &Setting, reference: &mut Reference) -> Result<(Vec<Outcome>, Vec<Outcome>), Box<dyn Error>> {
     let mut both = (Vec::new(), Vec::new());
     for seed in 1..=setting.seeds {

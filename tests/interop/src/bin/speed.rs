@@ -4,7 +4,7 @@
 //!
 //! The ns-3 that is installed is measured, and, when `INHAUL_NS3_DUMBBELL` names a program built from `dumbbell.cc`
 //! with a build of one's own, that too. Setting up is not counted, here or there. Leave the machine alone meanwhile.
-#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; what it measures does not")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; the measured code does not")]
 
 use std::error::Error;
 use std::fs;
@@ -46,12 +46,12 @@ struct Gathering {
     hops_per_s: f64,
     /// Of the objects' bytes, over the last simulated second.
     goodput_gbps: f64,
-    /// Simulation and endpoints, a flow; without what is on its way.
+    /// Simulation and endpoints, for each flow; without packets in flight.
     memory_bytes_per_flow: usize,
     receiver_bytes_per_flow: usize,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     beside_ns3: Vec<Comparison>,
@@ -61,7 +61,7 @@ struct Report {
     idle: Vec<Idle>,
 }
 
-/// What one busy flow costs beside others that rest.
+/// The cost of one busy flow beside resting ones.
 #[derive(Debug, Serialize)]
 struct Idle {
     protocol: &'static str,
@@ -71,7 +71,7 @@ struct Idle {
     hops: u64,
     /// All time over the busy flow's packets: that of the idle flows' probes included.
     ns_per_packet: f64,
-    /// Without what the idle flows take when no flow is busy.
+    /// Without the cost of the idle flows when no flow is busy.
     own_ns_per_packet: f64,
     ns_per_hop: f64,
 }
@@ -198,8 +198,8 @@ fn print_comparisons(comparisons: &[Comparison]) {
     }
 }
 
-/// So many GTP flows, each from a host of its own with round-trip times from 10 to 100 ms, into one receiver behind a
-/// link of `rate`.
+/// A number of GTP flows, each from a host of its own with round-trip times from 10 to 100 ms, into one receiver behind
+/// a link of `rate`.
 fn gather(flows: u64, mtu: u16, rate: Bitrate, seconds: u64) -> Result<Gathering, Box<dyn Error>> {
     let branch = |delay: Span| {
         let link = LinkSpec::drop_tail(Bitrate::from_gbps(1), delay, QueueLimit::Unlimited);
@@ -256,12 +256,12 @@ fn gather(flows: u64, mtu: u16, rate: Bitrate, seconds: u64) -> Result<Gathering
 /// is measured.
 const IDLE_BEFORE: u64 = 32;
 const IDLE_MEASURED: u64 = 4;
-/// The idle flows come over so many milliseconds, as long as paths at rest wait from probe to probe: so probes are even.
+/// The idle flows start over this many milliseconds, the time between probes of resting paths: so probes are even.
 const REST_ROUND_MS: u64 = 15_000;
-/// Runs of each, of which the quickest counts.
+/// Runs of each; the quickest counts.
 const IDLE_RUNS: usize = 3;
 
-/// One flow over 1 Gbit/s and 20 ms, between hosts that have so many others of which nothing is wanted any more.
+/// One flow over 1 Gbit/s and 20 ms, between hosts that have `idle` further flows without wanted data.
 fn beside_idle(name: &'static str, idle_flows: u32) -> Result<Idle, Box<dyn Error>> {
     // The least of several: other programs only add.
     let least = |is_busy| {

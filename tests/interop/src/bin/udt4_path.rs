@@ -21,7 +21,7 @@ use inhaul_interop_tests::noise::Noise;
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
 use inhaul_udt4::{End, Endpoint, Socket, UdtError};
 
-/// What is written and read at a time: as in `peer.cc`.
+/// Bytes that are written and read at a time: as in `peer.cc`.
 const PIECE: usize = 1 << 16;
 
 /// A transfer that is slower than this in all has failed.
@@ -30,7 +30,7 @@ const SLOWEST: Bitrate = Bitrate::from_mbps(1);
 /// How long a program may take to listen, and to end when the other one has.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is wrong with a path.
+/// The fault of a path.
 struct Damage {
     name: &'static str,
     loss: f64,

@@ -24,7 +24,7 @@ use inhaul_sim::{HostSpec, Simulation, Topology, Transfer};
 use inhaul_transport::{EndpointConfig, FlowLimits, ObjectId, Role};
 use inhaul_udt4::{End, Endpoint, Options, UdtError};
 
-/// What is written and read at a time: as in `peer.cc`.
+/// Bytes that are written and read at a time: as in `peer.cc`.
 const PIECE: usize = 1 << 16;
 
 /// Packets that both may have on their way and keep: more than 1 Gbit/s and 100 ms need.

@@ -13,10 +13,10 @@ use crate::peer::{Peer, program};
 use crate::relay::{Harm, Relay, Tap};
 use crate::{BAD, accept, bytes, connect, endpoint, message, same};
 
-/// The server's port in what is written, whatever it really was.
+/// The server's port in the written file, in place of the real one.
 const PORT: u16 = 9000;
 
-/// Writes what it sees in the format of libpcap: IPv4 packets without a link layer.
+/// Writes captured packets in the format of libpcap: IPv4 packets without a link layer.
 struct Capture {
     began: Instant,
     file: Vec<u8>,

@@ -34,7 +34,7 @@ fn their_appclient_sends_until_we_have_enough() {
     let port = endpoint.local_address().port().to_string();
     let peer = Peer::start(&appclient, &["127.0.0.1", &port]);
     let socket = accept(&incoming);
-    // The same piece of 100,000 bytes, whatever they are, again and again.
+    // The same piece of 100,000 bytes again and again.
     let (mut first, mut piece) = (vec![0; 100_000], vec![0; 100_000]);
     socket.read_exact(&mut first).unwrap();
     for _ in 0..400 {

@@ -1,4 +1,4 @@
-//! A listener of ours, a client of libudt, and somebody between them who sends what the client did not.
+//! A listener of ours, a client of libudt, and an attacker between them who sends forged packets.
 
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,11 @@ use crate::{accept, bytes, endpoint, local, same};
 /// Datagrams of the client that are kept to be used again.
 const KEPT: usize = 512;
 
-/// What the one between them knows.
+/// The attacker's knowledge.
 #[derive(Clone, Copy, PartialEq)]
 enum Knows {
-    /// Neither the name of our end nor how to write the client's address: but it sees and repeats all that passes.
+    /// It knows neither the socket id of our end nor the form of the client's address, but it sees and repeats all
+    /// packets.
     Little,
     /// Everything that the client knows. UDT has nothing against that.
     Everything,
@@ -55,7 +56,7 @@ impl Attacker {
         match self.random.below(choices) {
             // Replayed.
             0 => {}
-            // Truncated: what is left of data would be data.
+            // Truncated: the rest of a data packet would still be data.
             1 => datagram.truncate(self.random.below(if is_data { HEADER_LEN as u64 + 1 } else { 80 }) as usize),
             // Malformed, for an end that is not there.
             2 => {
@@ -74,7 +75,7 @@ impl Attacker {
         Forged { datagram, from_client }
     }
 
-    /// With the name of our end, from what the client has sent.
+    /// With the socket id of our end, from the client's packets.
     fn with_name(&self, mut datagram: Vec<u8>) -> Vec<u8> {
         if let (Some(name), Some(at)) = (self.seen.last().and_then(|seen| seen.get(12..16)), datagram.get_mut(12..16)) {
             at.copy_from_slice(name);
@@ -154,7 +155,7 @@ fn attacked(
     let relay = Relay::tapped(endpoint.local_address().port(), Harm::NONE, seed, attacker);
     let peer = Peer::start(program, &["connect", "stream", "0", &relay.port().to_string(), "echo", size]);
     let socket = accept(&incoming);
-    assert_eq!(endpoint.connections(), 1, "nobody else has come in");
+    assert_eq!(endpoint.connections(), 1, "no other client has come in");
     Some((relay, peer, socket))
 }
 
@@ -172,11 +173,11 @@ fn who_sees_everything_and_cannot_take_the_address_changes_nothing() {
         let sent = attacker.lock().unwrap().sent;
         println!("{sent} forged datagrams; {:?}", socket.statistics());
         assert!(sent > 500, "{sent}");
-        assert_eq!(endpoint.connections(), 1, "nobody else has come in");
+        assert_eq!(endpoint.connections(), 1, "no other client has come in");
     }
 }
 
-/// How a transfer ended of which somebody knew everything.
+/// The end of a transfer whose packets an attacker saw.
 fn outcome(socket: &Socket, data: &[u8]) -> String {
     if let Err(error) = socket.write_all(data) {
         return format!("the write: {error}");

@@ -25,7 +25,7 @@ fn a_path_that_loses_packets_changes_no_byte_that_they_send() {
     path(&["--bytes", "16Mi", "--only", "loss of 1 %, libudt"]);
 }
 
-/// Our packets must not be longer than the path's 1,500 bytes, for they are not fragmented.
+/// Our packets must not be longer than the path's 1,500 bytes, because they are not fragmented.
 #[test]
 fn a_path_of_ipv6_carries_whole_packets() {
     path(&["--bytes", "4Mi", "--family", "6", "--only", "no loss"]);
@@ -40,11 +40,11 @@ fn a_gibibyte_passes_every_path_in_both_directions() {
     path(&[]);
 }
 
-/// So much of the hostile input is for each of the targets.
+/// The part of the hostile input for each of the targets.
 const SHARES: [(&str, f64); 3] = [("udt4_packet", 0.5), ("udt4_connection", 0.25), ("udt4_port", 0.25)];
-/// An input that takes longer is a stall, whatever else the machine does.
+/// An input that takes longer is a stall, even on a busy machine.
 const LONGEST: Duration = Duration::from_secs(5);
-/// By so much the memory of this process may grow, in bytes.
+/// The memory of this process may grow by this many bytes.
 const GROWTH_MAX: u64 = 64 << 20;
 
 /// Ten million hostile inputs, or as many as `INHAUL_FUZZ_ITERATIONS` says, for packets, connections and whole ports.

@@ -285,7 +285,7 @@ fn messages_that_take_too_long_are_given_up() {
     for number in 0..500 {
         socket.send_message(&message(number, 3000), options).unwrap();
     }
-    // One that waits for those before it, however long that takes.
+    // A client that waits for the earlier ones, with any delay.
     socket.send_message(&message(500, 3000), MessageOptions::default()).unwrap();
     socket.flush().unwrap();
     let dropped = socket.statistics().unwrap().messages_dropped;

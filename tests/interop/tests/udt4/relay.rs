@@ -33,7 +33,7 @@ pub(crate) trait Tap: Send {
     /// A datagram has come, and goes to the server or to the client.
     fn see(&mut self, to_server: bool, datagram: &[u8]);
 
-    /// What is sent to the server now, besides: from the client's address or from another one.
+    /// Further datagrams to the server now: from the client's address or from another one.
     fn forge(&mut self) -> Vec<Forged> {
         Vec::new()
     }
@@ -46,7 +46,7 @@ pub(crate) struct Forged {
     pub(crate) from_client: bool,
 }
 
-/// Nobody stands at the side.
+/// No attacker.
 struct Nobody;
 
 impl Tap for Nobody {
@@ -122,7 +122,7 @@ struct Way {
 }
 
 impl Way {
-    /// Carries datagrams until it is told to stop.
+    /// Carries datagrams until the stop command.
     fn carry(&mut self, tap: &Mutex<impl Tap>, stop: &AtomicBool) {
         let mut late: BinaryHeap<Reverse<(Instant, Vec<u8>)>> = BinaryHeap::new();
         let mut memory = [0; 2048];
@@ -150,7 +150,7 @@ impl Way {
         }
     }
 
-    /// Does to a datagram what the network does.
+    /// The network's effect on a datagram.
     fn pass(&mut self, bytes: &[u8], late: &mut BinaryHeap<Reverse<(Instant, Vec<u8>)>>) {
         if self.happens(self.harm.loss) {
             return;

@@ -1,4 +1,4 @@
-//! Visits all cases and prints what is found.
+//! Visits all cases and prints the findings.
 //!
 //!     cargo run --release -p inhaul-model-tests --bin two_level [--quick] [--only NAME] [--json FILE]
 

@@ -46,7 +46,7 @@ fn decoded(png: &[u8]) -> (u32, u32, bool) {
     (pixels.width(), pixels.height(), drawn)
 }
 
-/// The text of every `aria-label`: what is written in the picture.
+/// The text of every `aria-label`, which has the picture's text.
 fn written(svg: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(svg).expect("well-formed XML");
     document.descendants().filter_map(|node| node.attribute("aria-label")).map(str::to_owned).collect()

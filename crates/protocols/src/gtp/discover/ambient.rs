@@ -6,11 +6,11 @@ use super::bound::MARGIN;
 use super::probe::Trial;
 use crate::gtp::monitor::Loss;
 
-/// A loss is beyond chance when it is so many standard deviations above what is ambient.
+/// A loss is beyond chance if it is this many standard deviations above the ambient one.
 const CHANCE: f64 = 2.5;
 /// An ambient loss that becomes less is believed by this part at a time: it may be luck.
 const HEALS: f64 = 0.125;
-/// A lower rate is one that is below this part of the other.
+/// A rate counts as lower if it is below this part of the other.
 pub(super) const LOWER: f64 = 0.99;
 /// A cut that could have cured loss takes at least this part of it off the rate.
 const CUT_PART: f64 = 0.5;
@@ -20,7 +20,7 @@ const STANDING_PART: f64 = 0.75;
 const DRAIN_RATE: f64 = MARGIN;
 /// Loss that a probe has cured is not forgiven for so long.
 const DISTRUSTED: Span = Span::from_secs(30);
-/// What is forgiven is another loss if it is so many times what it was.
+/// The forgiven loss counts as a new one if it is this many times its old value.
 const ANOTHER: f64 = 1.5;
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
 pub(super) const LOSS_THRESHOLD: f64 = 0.005;
@@ -43,7 +43,7 @@ impl AmbientLoss {
         Self { by_the_paper: true, ..Self::default() }
     }
 
-    /// The part of a loss ratio that neither the link nor chance is to blame for.
+    /// The part of a loss ratio that neither ambient loss nor chance explains.
     pub(super) fn excess(&self, loss: Loss) -> f64 {
         if self.by_the_paper {
             return loss.ratio;
@@ -52,12 +52,12 @@ impl AmbientLoss {
         (loss.ratio - self.ratio - chance).max(0.0)
     }
 
-    /// Whether so much is forgiven that it must be known whose it is.
+    /// Whether so much loss is forgiven that its cause must be known.
     pub(super) fn is_forgiven(&self) -> bool {
         self.ratio >= LOSS_THRESHOLD && !self.by_the_paper
     }
 
-    /// Whether what is forgiven was lost in probes as well.
+    /// Whether the forgiven loss occurred in probes as well.
     pub(super) fn is_proven(&self) -> bool {
         self.trial.is_decided()
     }
@@ -73,7 +73,7 @@ impl AmbientLoss {
         *self = Self { ratio, distrusted_until: now + DISTRUSTED, by_the_paper: self.by_the_paper, ..Self::default() };
     }
 
-    /// A probe has ended with this loss: what it cures is lost where queues are full.
+    /// A probe has ended with this loss: loss that it cures comes from full queues.
     pub(super) fn on_probe(&mut self, loss: Loss) {
         self.trial.on_probe(loss);
     }
@@ -103,7 +103,7 @@ impl AmbientLoss {
             self.ratio = loss.ratio;
             in_vain = true;
         } else if excess < LOSS_THRESHOLD && self.ratio > LOSS_THRESHOLD {
-            // What is believed after luck alone is too little, and the difference would pass for congestion.
+            // An ambient ratio learnt from a lucky sample is too low, and the difference would pass for congestion.
             self.ratio += (loss.ratio - self.ratio) * HEALS;
         }
         self.last = (excess >= LOSS_THRESHOLD).then_some((loss.ratio, rate));
@@ -111,9 +111,9 @@ impl AmbientLoss {
     }
 }
 
-/// A queue that stands though everything sent comes through and the rate is below what came through with it. If the
-/// rate were to blame it would drain; if it does not, it is a delay of somebody else's making (a host that schedules
-/// the receiver late, a rival's queue), and no reason to slow down.
+/// A queue that stands although everything sent comes through and the rate is below an earlier one that came through
+/// with it. If our rate caused it, it would drain. If it does not drain, the delay has another cause (a host that
+/// schedules the receiver late, a rival's queue), and is no reason to slow down.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StandingQueue {
     first: Span,

@@ -1,27 +1,26 @@
-//! Bound: what is known of a capacity that nobody has told. An addition to the paper (PROTOCOL.md 7).
+//! Bound: knowledge of a measured capacity. An addition to the paper (PROTOCOL.md 7).
 //!
-//! The same law serves the receiver (C_r) and each path (C_i). A capacity is known as an interval: so much *came
-//! through*, and more was
-//! *refuted*, by a queue that stood or by loss beyond chance. What was never refuted has no bound: a share is not a
-//! capacity. A bound is tested by steps that are as small as a queue can show, ever more seldom where it was found
-//! again, and that double while they succeed.
+//! The same law serves the receiver (C_r) and each path (C_i). A capacity is known as an interval: one rate *came
+//! through*, and a higher one was *refuted*, by a standing queue or by loss beyond chance. A capacity that was never
+//! refuted has no bound: a share is not a capacity. A bound is tested by the smallest steps that show in a queue. Steps
+//! double while they succeed, and tests become rarer if they find the same bound again.
 
 use inhaul_base::Bitrate;
 
-/// What is asked for stays this far below what came through when more was refuted.
+/// Requested rates stay this far below the rate that came through when more was refuted.
 pub const MARGIN: f64 = 0.01;
 /// Most that is left unused to drain a queue that stood.
 pub(super) const DRAIN_MAX: f64 = 0.05;
 /// Steps double up to this.
 const STEP_MAX: f64 = 0.25;
-/// First step where the bound is a guess, or somebody has left: so many careful ones, within these parts of the bound.
+/// First step if the bound is a guess, or a flow has left: this many careful steps, within these parts of the bound.
 const DOUBT_STEPS: f64 = 3.0;
 const DOUBT_STEP: (f64, f64) = (0.01, 0.08);
 /// Step where asking for more costs nothing.
 const FREE_STEP: f64 = 0.5;
 /// Less than so far from the bound that was known, it is the same bound.
 const SAME: f64 = 0.05;
-/// What was passed so often had been proven.
+/// A bound that passed this often had been proven.
 const PROVEN_MIN: u32 = 4;
 /// It is reached again at this part of it.
 const NEAR: f64 = 0.98;
@@ -32,41 +31,41 @@ const HOLD_MAX: u32 = 32;
 /// Bounds do not fall below this.
 const FLOOR: Bitrate = Bitrate::from_bps(200_000);
 
-/// What is known of a capacity.
+/// Knowledge of a capacity.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bound {
-    /// What came through when more was refuted; `None`: more never was.
+    /// The rate that came through when more was refuted; `None`: never refuted.
     cap: Option<Bitrate>,
     /// The cap before that, if it was another.
     before: Option<Bitrate>,
     /// By which part more is asked for; 0 while nothing is tested.
     step: f64,
-    /// What is left unused until the queue has drained, beyond the margin.
+    /// The part left unused until the queue has drained, beyond the margin.
     drain: f64,
-    /// Intervals to go until the next test, and how many there were to be.
+    /// Intervals until the next test, and their planned number.
     hold: u32,
     wait: u32,
-    /// Intervals in which what was asked for came through, since more was refuted.
+    /// Intervals in which the requested rate came through, since more was refuted.
     passes: u32,
     /// A test has found the bound again where it was.
     confirmed: bool,
 }
 
 impl Bound {
-    /// The most that may be asked for; `None`: whatever one likes.
+    /// The most that may be requested; `None`: no limit.
     pub fn limit(&self) -> Option<Bitrate> {
         let cap = self.cap?;
         let limit = if self.step <= 0.0 {
             cap.mul_f64(1.0 - MARGIN - self.drain)
         } else {
-            // What came through before is not passed by the way.
+            // A rate that came through before is tested again before it is exceeded.
             let before = self.before.filter(|before| *before > cap).unwrap_or(Bitrate::MAX);
             cap.mul_f64(1.0 + self.step).min(before)
         };
         Some(limit.max(FLOOR))
     }
 
-    /// What came through when more was refuted, or was guessed.
+    /// The rate that came through when more was refuted, or a guess.
     pub fn cap(&self) -> Option<Bitrate> {
         self.cap
     }
@@ -76,7 +75,7 @@ impl Bound {
         self.step > 0.0
     }
 
-    /// Whether more was refuted here, and what came through before was no more.
+    /// Whether more was refuted here, and the earlier rate was not higher.
     pub fn is_settled(&self) -> bool {
         self.wait > 0 && self.before.is_none_or(|before| Some(before) <= self.cap)
     }
@@ -93,7 +92,7 @@ impl Bound {
         let is_same = self.cap.is_some_and(|cap| (came.as_f64() / cap.as_f64() - 1.0).abs() < SAME);
         let fell = !is_same && Some(came) < self.cap && self.passes >= PROVEN_MIN;
         if !is_same {
-            // While it falls, what was before is what was before the fall.
+            // While it falls, "before" means before the fall.
             self.before = if self.hold > 0 { self.before.max(self.cap) } else { self.cap };
             (self.wait, self.confirmed) = (HOLD_MIN, false);
         } else if self.is_testing() {
@@ -102,7 +101,7 @@ impl Bound {
         self.wait = self.wait.max(HOLD_MIN);
         self.hold = self.wait;
         if fell {
-            // It may have been a moment's disturbance: what came through for long is tried again soon.
+            // A drop after a long stable period may be brief, so test the old rate again soon.
             (self.hold, self.wait) = (1, 0);
         }
         (self.step, self.passes) = (0.0, 0);
@@ -127,15 +126,15 @@ impl Bound {
         }
     }
 
-    /// The same where something else bounds what is on its way, so that asking for more costs nothing: the bound is
-    /// got out of the way.
+    /// The same if another limit bounds the bytes in flight, so that requesting more costs nothing: the bound is raised
+    /// out of the way.
     pub fn pass_freely(&mut self) {
         if let Some(cap) = self.cap {
             *self = Self { cap: Some(cap.mul_f64(1.0 + FREE_STEP)), ..Self::default() };
         }
     }
 
-    /// Something has changed: what was refuted once may hold no longer.
+    /// Something has changed: an old refutation may no longer hold.
     pub fn doubt(&mut self, careful: f64) {
         if !self.confirmed && self.cap.is_some() {
             (self.hold, self.wait, self.step, self.drain) = (0, 0, doubt_step(careful), 0.0);
@@ -176,7 +175,7 @@ mod tests {
         bound
     }
 
-    /// Runs intervals against a capacity until `until`; what was asked for comes, up to it.
+    /// Runs intervals against a capacity until `until`; the requested rate comes, up to the capacity.
     fn meet(bound: &mut Bound, capacity: u64, intervals: usize) -> Vec<u64> {
         let capacity = Bitrate::from_mbps(capacity);
         let step = |_| {
@@ -198,7 +197,7 @@ mod tests {
         bound.pass(Bitrate::from_mbps(5), CAREFUL);
         bound.doubt(CAREFUL);
         bound.forgive();
-        assert_eq!(bound.limit(), None, "what came through is no bound");
+        assert_eq!(bound.limit(), None, "a rate that came through is no bound");
     }
 
     #[test]
@@ -213,7 +212,7 @@ mod tests {
         let asked = meet(&mut bound, 1_000, 400);
         let tests: Vec<usize> = (0..asked.len()).filter(|k| asked[*k] > 1_000).collect();
         assert!(tests.windows(2).skip(4).all(|pair| pair[1] - pair[0] > HOLD_MAX as usize), "{tests:?}");
-        // Nor does it ask for much more than there is.
+        // And it never requests much more than the capacity.
         assert!(asked[1..].iter().skip(1).all(|asked| (990..=1_010).contains(asked)), "{asked:?}");
     }
 
@@ -269,7 +268,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is said of it, a bound stays above its floor, and what is asked for is within a step of what came.
+        /// After any sequence of calls, a bound stays above its floor, and the requested rate is within a step of the
+        /// arrival rate.
         #[test]
         fn limit_stays_within_a_step_of_what_came(
             steps in prop::collection::vec((0u8..5, 1u64..2_000, 0.0..2.0f64), 1..60),

@@ -1,5 +1,4 @@
-//! Capacities that nobody has told: what a first burst says of them, and what each central interval does
-//! (PROTOCOL.md 7).
+//! Measured capacities: learnt from a first burst and from each central interval (PROTOCOL.md 7).
 
 use std::collections::VecDeque;
 
@@ -23,37 +22,36 @@ pub(in crate::gtp) const INTERVAL_MIN: Span = Span::from_millis(20);
 const QUEUE_PACKETS: u64 = 2;
 /// The receiver's queue is seen by all but this part of the traffic: a base delay may be wrong.
 const UNSEEN_PART: f64 = 0.4;
-/// A flow that has not seen so many queues that the others saw, one after the other, ...
+/// A flow that has missed this many queues in a row that the others saw ...
 const WITNESS_QUEUES: u32 = 3;
 /// ... and has at least this part of the traffic, shows that they are not the receiver's.
 const WITNESS_PART: f64 = 0.1;
 /// A flow with this part of the loss that counts as congestion bears witness to the loss of others.
 const HINT: f64 = 0.5;
-/// Loss that at least so much of the traffic sees is the receiver's own; ...
+/// Loss that at least this part of the traffic sees is the receiver's own; ...
 const SHARED_PART: f64 = 0.6;
-/// ... and of so much of it keeps its bound from being tested.
+/// ... and loss of this part of it keeps its bound from being tested.
 const UNSHARED_PART: f64 = 0.3;
 /// A flow that loses this part of what all lose has a part in it.
 const COMMON_LOSS: f64 = 0.5;
 /// A loss ratio this high in one RTT is not left for the end of the interval.
 const ALARM_LOSS: f64 = 0.02;
-/// The first step of a test is such that, if it is too much, the queue is as long after an interval as so many
-/// thresholds.
+/// The first step of a test: if it is too much, the queue after an interval is this many thresholds long.
 const STEP_QUEUES: f64 = 2.25;
 /// But it is within these parts of the bound.
 const STEP: (f64, f64) = (0.002, 0.01);
 /// A burst that comes faster than the bound by more than this refutes it.
 pub(super) const EVIDENCE: f64 = 1.05;
-/// Flows that share a place on their way come closer by this part of what is between them, each time it is full.
+/// Flows that share a link on their way come closer by this part of their difference, each time the link is full.
 const TOGETHER: f64 = 0.3;
-/// A rate of arrival is that of so many packets at least.
+/// An arrival rate is computed from at least this many packets.
 const ARRIVED_PACKETS: u64 = 64;
-/// What has arrived is noted so often ...
+/// Arrivals are noted at this interval ...
 const NOTE_GAP: Span = Span::from_millis(5);
-/// ... and kept for so many notes.
+/// ... and this many notes are kept.
 const NOTES: usize = 512;
 
-/// What is known of the receiver's capacity, and how it is learnt.
+/// The known bound of the receiver's capacity, and the state for learning it.
 #[derive(Debug, Default)]
 pub(in crate::gtp) struct Capacities {
     /// C_r.
@@ -62,15 +60,15 @@ pub(in crate::gtp) struct Capacities {
     policy: Policy,
     /// Who else is at the receiver's link.
     pub(super) company: Company,
-    /// What the host's own TCP takes of it.
+    /// Traffic of the host's own TCP.
     pub(super) host_tcp: HostTcp,
     /// When the last interval ended, and what all flows had received by then.
     ended: (Time, u64),
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
-    /// Whether what is forgiven is lost whatever the rate.
+    /// Whether the forgiven loss occurs at any rate.
     pub(super) probes: Probes,
-    /// What probes have shown of all flows together.
+    /// Results of probes of all flows together.
     trial: Trial,
     /// The next probe is of all flows.
     pub(super) tries: bool,
@@ -78,7 +76,7 @@ pub(in crate::gtp) struct Capacities {
     packets: u64,
     /// The first step of a test.
     careful: f64,
-    /// A flow's loss over a single RTT was high: what came before it does not count.
+    /// A flow's loss over a single RTT was high: earlier arrivals do not count.
     alarmed: bool,
     /// Most of the traffic sees a queue.
     stands: bool,
@@ -90,13 +88,13 @@ pub(in crate::gtp) struct Times {
     pub(in crate::gtp) now: Time,
     /// The same without the time in which data was held.
     pub(in crate::gtp) active: Time,
-    /// How long the interval was to be.
+    /// The planned length of the interval.
     pub(in crate::gtp) interval: Span,
     /// Data was held lately: a queue has drained meanwhile, and shows nothing.
     pub(in crate::gtp) held: bool,
 }
 
-/// What an interval has shown of the receiver's link, as paths are judged by it.
+/// An interval's result for the receiver's link, by which paths are judged.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     times: Times,
@@ -111,12 +109,12 @@ struct Place {
     own_threshold: Span,
     /// Requests bound what all flows have on their way.
     free: bool,
-    /// Much was lost in the last RTT: what came before does not count.
+    /// Much was lost in the last RTT: earlier arrivals do not count.
     alarmed: bool,
-    /// Some flow has lost more than is ambient, and what flows were told that lose of late.
+    /// Whether some flow has lost more than its ambient loss, and the told rates of flows that lost recently.
     lost: bool,
     losing: Bitrate,
-    /// What is lost is the receiver's.
+    /// The loss is the receiver's.
     is_common_loss: bool,
     /// The receiver's link is congested.
     shared: bool,
@@ -139,7 +137,7 @@ impl Place {
     }
 }
 
-/// What came through in an interval.
+/// Arrivals of an interval.
 #[derive(Clone, Copy, Debug)]
 struct Came {
     /// Of our flows, counted as a sending rate.
@@ -167,7 +165,7 @@ impl Capacities {
             self.company.yield_all();
         }
         if holds != (before == Policy::Fixed) {
-            // What was found was found in another way.
+            // Measured bounds came from another control law.
             (self.access, self.company) = (Bound::default(), Company::default());
         }
         for member in group.scheduled_mut() {
@@ -210,17 +208,17 @@ impl Capacities {
         self.host_tcp.together(now).is_some()
     }
 
-    /// What is left to us of a receiver that was `given` this capacity: the host's own TCP has its share.
+    /// Our part of the receiver's `given` capacity: the host's own TCP has its share.
     pub(in crate::gtp) fn left(&self, now: Time, given: Option<Bitrate>, group: &Group<'_>) -> Option<Bitrate> {
         let together = self.host_tcp.together(now)?;
-        // Where more has come, what was told is for us, and not for all.
+        // If more has come, the given value is for our flows, not for all.
         let told = given.filter(|given| together <= given.mul_f64(EVIDENCE));
         let whole = told.into_iter().chain(self.access.limit()).min()?;
         let settled = told.is_some() || self.access.is_settled();
         Some(self.host_tcp.left(now, whole, settled, &data_sets(self.policy, group)))
     }
 
-    // --- What comes in ----------------------------------------------------------------------------------------------
+    // --- Arrivals ---------------------------------------------------------------------------------------------------
 
     /// All flows together have received `wire_bytes` since the start. `now` does not count time in which data was
     /// held.
@@ -242,7 +240,7 @@ impl Capacities {
         Some(Bitrate::of(wire_bytes - bytes, now.since(*at)))
     }
 
-    /// A flow's loss over an RTT, beyond what is ambient. True if it is too high to wait for the interval's end.
+    /// A flow's loss over an RTT, beyond the ambient one. True if it is too high to wait for the interval's end.
     pub(in crate::gtp) fn alarms(&mut self, excess: f64) -> bool {
         let is_high = excess >= ALARM_LOSS;
         self.alarmed |= is_high;
@@ -258,8 +256,8 @@ impl Capacities {
 
     // --- The central interval ---------------------------------------------------------------------------------------
 
-    /// Who is congested, the receiver or single paths? Whoever it is, its capacity was what came through. All flows
-    /// together have received `wire_bytes` since the start.
+    /// Determines whether the receiver or single paths are congested. The congested one's capacity is the rate that it
+    /// delivered. All flows together have received `wire_bytes` since the start.
     pub(in crate::gtp) fn discover(
         &mut self,
         times: Times,
@@ -311,12 +309,12 @@ impl Capacities {
         let own_threshold = queue_threshold(asked, block, QUEUE_PACKETS + count as u64 / 2);
         self.judge(times.now, threshold, alarmed, group);
         let common = self.common_queue(threshold, group);
-        // Loss that a cut did not cure was nobody's fault.
+        // Loss that a cut did not cure is ambient.
         let in_vain = group.judged().filter(|(_, judged)| judged.in_vain).count();
         if in_vain > 0 && 2 * in_vain >= group.judged().count() {
             self.access.forgive();
         }
-        // What is lost where a flow competes with others is its path's.
+        // Losses of a flow that competes with others belong to its path.
         let lost = || {
             let at_receiver = group.judged().filter(|(member, _)| !member.found.rivalry.is_on_path());
             at_receiver.map(|(_, judged)| judged).filter(|judged| judged.has_lost())
@@ -333,7 +331,7 @@ impl Capacities {
             common,
             threshold,
             own_threshold,
-            // Where the window of requests bounds what is on its way, queues are of its making, and overflow nothing.
+            // If the window of requests bounds the bytes in flight, it causes the queues, and they do not overflow.
             free: group.running().all(|member| member.found.overshoots_freely()),
             alarmed,
             lost: lost().next().is_some(),
@@ -341,8 +339,8 @@ impl Capacities {
             is_common_loss: count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART)),
             shared: false,
         };
-        // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a
-        // queue of its own.
+        // One experiment at a time: losses while the receiver is tested belong to it, if no path has a queue of its
+        // own.
         let is_tests_loss = self.access.is_testing() && lost().all(|judged| place.own_queue(judged).is_none());
         let is_lost_there = place.lost && (place.is_common_loss || is_tests_loss);
         place.shared = (place.common >= threshold && !place.free) || is_lost_there;
@@ -361,8 +359,8 @@ impl Capacities {
         }
     }
 
-    /// The receiver's queue is the one that most of the traffic sees; what a flow sees beyond that is its path's, or
-    /// chance. But a flow that time and again has not seen it shows that it is the others' path's.
+    /// The queue that most of the traffic sees is the receiver's; the rest of a flow's queue is its path's, or chance.
+    /// But if a flow repeatedly has not seen the common queue, that queue belongs to the others' path.
     fn common_queue(&mut self, threshold: Span, group: &mut Group<'_>) -> Span {
         let common = seen_by_most(group);
         let stood = std::mem::replace(&mut self.stands, common >= threshold);
@@ -380,10 +378,10 @@ impl Capacities {
         at_receiver(group).filter(is_witness).map(queue_of).chain([common]).min().unwrap_or_default()
     }
 
-    /// What the interval says of who else is at the receiver's link.
+    /// The interval's evidence of rivals at the receiver's link.
     fn meet(&mut self, place: &Place, came: Came, group: &Group<'_>) -> Seen {
         let testing = self.access.is_testing() || group.running().any(|member| member.found.path.is_testing());
-        // The host's own TCP is no stranger: what it takes comes through, too.
+        // The host's own TCP is no rival: its traffic counts as arrivals, too.
         let all = came.ours.saturating_add(came.tcp);
         Seen {
             now: place.times.now,
@@ -392,7 +390,7 @@ impl Capacities {
             together: all,
             queue: if place.free { Span::ZERO } else { place.common },
             threshold: place.threshold,
-            // Of many flows there is always one that loses by chance.
+            // With many flows, one always loses by chance.
             lost: place.lost && (place.is_common_loss || self.company.is_competing()),
             testing,
             probing: self.probes.is_on(),
@@ -400,9 +398,9 @@ impl Capacities {
         }
     }
 
-    /// The receiver's link is congested: it carries what came.
+    /// The receiver's link is congested: its capacity is the arrival rate.
     fn refute_access(&mut self, place: &Place, came: Came, wire_bytes: u64, group: &Group<'_>) {
-        // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue now.
+        // If much is lost at any rate, arrivals show less than the sent data minus the present queue.
         let capacity = if !place.alarmed && ambient_part(group) > LOSS_THRESHOLD {
             whole(group, Judgement::sent).mul_f64(1.0 - place.drain(place.common).min(1.0))
         } else {
@@ -419,7 +417,7 @@ impl Capacities {
     /// The receiver's link is not congested: if it is what bounds the flows, it is tested for more.
     fn test_access(&mut self, place: &Place, came: Came, group: &Group<'_>) {
         let now = place.times.now;
-        // What TCP leaves of its room shows nothing, so what is known is not tested meanwhile.
+        // Room that TCP leaves unused shows nothing, so the bound is not tested meanwhile.
         if self.access.is_settled() && self.host_tcp.has_room(now) {
             self.access.break_off();
             return;
@@ -442,7 +440,7 @@ impl Capacities {
     /// The same for each flow's own path.
     fn judge_paths(&self, place: &Place, socket_buffer: u64, group: &mut Group<'_>) {
         let meetings = meetings(group);
-        // Who came while the queue stood takes it for the path's delay: those who were there before see it.
+        // A flow that joined while the queue stood takes it for the path's delay; earlier flows see it.
         let full: Vec<FlowId> = group
             .judged()
             .filter(|(_, judged)| place.own_queue(judged).is_some())
@@ -506,7 +504,7 @@ impl Capacities {
         let common = group.running().filter(|member| member.found.ambient.loses(self.trial.usual() * COMMON_LOSS));
         let losing_rate = sum(common.map(|member| member.sample.told));
         let is_common = group.running().count() == 1 || losing_rate >= group.told().mul_f64(SHARED_PART);
-        // What a flow loses that requests bound is lost in its own host, or by the bursts that these let through.
+        // If requests bound a flow, its losses come from its own host, or from the bursts that requests allow.
         let bound = group.running().any(|member| !member.found.overshoots_freely());
         let rivals_unknown = bound && !self.company.is_competing();
         self.tries = is_common && rivals_unknown && self.trial.is_worthwhile(self.packets);
@@ -528,20 +526,20 @@ impl Capacities {
         rate.mul_f64(1.0 / (1.0 - ambient_part(group)))
     }
 
-    /// What came through of all flows, counted as a sending rate.
+    /// Arrivals of all flows, as a sending rate.
     fn came(&self, place: &Place, wire_bytes: u64, group: &Group<'_>) -> Bitrate {
         let delivered = whole(group, |judged| judged.delivered);
         if !place.alarmed && group.judged().count() == place.count {
             return delivered;
         }
-        // Only what has just come counts, or some could not be judged: all arrivals of late.
+        // If only recent data counts, or some flows could not be judged: all recent arrivals.
         let least = group.running().map(|member| member.sample.rtt).min().unwrap_or_default().max(INTERVAL_MIN);
         let span = if place.alarmed { least } else { place.times.interval / 2 };
         let arrived = self.arrival_rate(place.times.active, wire_bytes, span, ARRIVED_PACKETS * group.block_max());
         arrived.map_or(delivered, |rate| rate.mul_f64(1.0 / (1.0 - ambient_part(group))))
     }
 
-    /// A flow has left: what was refuted while it was there may not be now.
+    /// A flow has left: rates refuted with it may be possible now.
     pub(in crate::gtp) fn on_leave(&mut self, group: &mut Group<'_>) {
         self.access.break_off();
         for member in group.scheduled_mut() {
@@ -551,7 +549,7 @@ impl Capacities {
     }
 }
 
-/// Our data sets: each one's worth in TCP flows, and what its flows can bring.
+/// Our data sets: each one's weight in TCP flows, and the rate that its flows can bring.
 fn data_sets(policy: Policy, group: &Group<'_>) -> Vec<(f64, Bitrate)> {
     let mut sets: Vec<(ObjectId, Bitrate)> =
         group.scheduled().map(|member| (member.sample.object, member.found.wanted(&member.sample))).collect();
@@ -573,7 +571,7 @@ fn seen_by_most(group: &Group<'_>) -> Span {
     first.map_or(Span::ZERO, |(queue, _)| *queue)
 }
 
-/// Flows that see the receiver's queue: what one that competes is in is its path's.
+/// Flows that see the receiver's queue: the queue of a competing flow is its path's.
 fn at_receiver<'g, 'a>(group: &'g Group<'a>) -> impl Iterator<Item = &'g Member<'a>> {
     group.under_way().filter(|member| !member.found.rivalry.is_on_path())
 }
@@ -582,13 +580,12 @@ fn queue_of(member: &Member<'_>) -> Span {
     member.judged.map_or(member.sample.recent_queue, |judged| judged.queue)
 }
 
-/// The sum over all flows of something that was judged. Those that could not be judged are taken to have had what they
-/// were told.
+/// The sum of a judged quantity over all flows. Flows that could not be judged count with their told rate.
 fn whole(group: &Group<'_>, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
     sum(group.under_way().map(|member| member.judged.as_ref().map_or(member.sample.told, &of)))
 }
 
-/// Flows that share a place with others of ours, and what each of them would have if they had the same.
+/// Flows that share a link with others of ours, and the rate of each if all had the same.
 fn meetings(group: &Group<'_>) -> Vec<(FlowId, Bitrate)> {
     let mean = |(member, of): (&Member<'_>, &Judgement)| {
         let others = group.judged().filter(|(other, _)| member.found.rivalry.is_companion(other.id));
@@ -607,7 +604,7 @@ fn lost_part(group: &Group<'_>) -> f64 {
     if all > 0.0 { (lost / all).min(0.9) } else { 0.0 }
 }
 
-/// The part of what all flows are told to send that is lost whatever the rate.
+/// The part of all told rates that is lost at any rate.
 fn ambient_part(group: &Group<'_>) -> f64 {
     let told: f64 = group.running().map(|member| member.sample.told.as_f64()).sum();
     let lost: f64 = group.running().map(|member| member.sample.told.as_f64() * member.found.ambient_ratio()).sum();

@@ -1,9 +1,9 @@
 //! Whether others fill the queue of a place that flows go through: the receiver's link, or a path's narrowest link
 //! (PROTOCOL.md 7.7).
 //!
-//! A queue of our own making drains when less is asked for. One that stands although enough less was asked for to drain
-//! it twice is filled by others, who take what we leave: they are elastic, as TCP is. Beside them loss decides, and each
-//! data set takes what one TCP flow would have. When all of the place is ours again, or its queue has gone, the law of
+//! A queue that we cause drains when we request less. If a queue stands although enough less was requested to drain it
+//! twice, others fill it and take the released rate: they are elastic, as TCP is. Beside them loss decides, and each
+//! data set takes the rate of one TCP flow. When all of the place is ours again, or its queue has gone, the law of
 //! short queues takes over.
 
 use std::collections::VecDeque;
@@ -17,26 +17,26 @@ const MOST_WINDOW: Span = Span::from_secs(60);
 const MOST_GRAIN: Span = Span::from_secs(6);
 /// Others have a part of the place if less than this part of the most comes.
 const YIELDED: f64 = 0.85;
-/// A queue must have stood through so many intervals, ...
+/// A queue must have stood through this many intervals, ...
 const STOOD_MIN: u32 = 3;
 /// ... and should have drained so often.
 const DRAINS: f64 = 2.0;
-/// Or it stood through so many intervals of late, each of which counts less as time passes.
+/// Or it stood through this many recent intervals; each counts less as time passes.
 const SCORE: f64 = 6.0;
 const SCORE_FADES: Span = Span::from_secs(5);
-/// Loss without a test counts as so many intervals.
+/// Loss without a test counts as this many intervals.
 const LOSS_SCORE: f64 = 2.0;
 /// All of the place is ours if this part of the most comes, ...
 const ALL: f64 = 0.92;
-/// ... in so many intervals.
+/// ... in this many intervals.
 const FULL_INTERVALS: u32 = 3;
-/// Then less is asked for, in so many intervals, ...
+/// Then less is requested, in this many intervals, ...
 const PULSE_INTERVALS: u32 = 2;
-/// ... and as much as this part of what came before comes nevertheless, or the queue drains.
+/// ... and at least this part of the earlier rate still comes, or the queue drains.
 const COMES: f64 = 0.94;
 /// If not, others have at least this part more.
 const MORE: f64 = 1.15;
-/// The part of the window that is asked for in a pulse.
+/// The part of the window that is used in a pulse.
 pub(super) const PULSE: f64 = 0.75;
 /// Most that is left unused to see whose a queue is that does not drain.
 pub(super) const DRAIN_PULSE: f64 = 0.25;
@@ -47,14 +47,14 @@ const EMPTY_MIN: Span = Span::from_millis(1500);
 /// Others whose queue is too short to be seen are taken to be there for so long.
 const UNSEEN: Span = Span::from_secs(30);
 
-/// What an interval says of a place.
+/// An interval's measurements of a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) now: Time,
-    /// The rate at which it was sent to, and what came through.
+    /// The sending rate to it, and the arrival rate.
     pub(super) sent: Bitrate,
     pub(super) came: Bitrate,
-    /// What came through of all of our flows that may share the place.
+    /// Arrival rate of all our flows that may share the place.
     pub(super) together: Bitrate,
     /// The queue that stood, and how long one must be to count.
     pub(super) queue: Span,
@@ -65,7 +65,7 @@ pub(super) struct Seen {
     pub(super) testing: bool,
     /// Less was, to see whose losses are.
     pub(super) probing: bool,
-    /// Probes have cured what is lost.
+    /// Probes have cured the loss.
     pub(super) cured: bool,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Turn {
     Stay,
     /// Others fill the queue: compete.
     Enter,
-    /// They have gone, and left nothing in the queue, or nobody but us.
+    /// Rivals have gone: the queue is empty, or only our flows fill it.
     Leave {
         /// A queue of our own stands.
         full: bool,
@@ -102,9 +102,9 @@ enum State {
 struct Standing {
     intervals: u32,
     longest: Span,
-    /// What came when it began.
+    /// The arrival rate when it began.
     came: Bitrate,
-    /// What should have drained, in seconds.
+    /// The queue that should have drained, in seconds.
     drained: f64,
 }
 
@@ -150,7 +150,7 @@ impl Company {
         self.is_competing() || self.has_yielded()
     }
 
-    /// Whether others may have a part of the place, going by what came last.
+    /// Whether others may have a part of the place, by the last arrivals.
     fn has_yielded(&self) -> bool {
         self.together < self.most().mul_f64(YIELDED)
     }
@@ -160,13 +160,13 @@ impl Company {
         self.most.iter().map(|(_, rate)| *rate).max().unwrap_or(Bitrate::ZERO)
     }
 
-    /// Next to nothing is asked for from now on. What came before is remembered meanwhile.
+    /// Almost nothing is requested from now on. The earlier rate is remembered meanwhile.
     pub(super) fn yield_all(&mut self) {
         self.peak = self.most();
     }
 
-    /// More is asked for again, and others may have taken what was left to them: it is competed for. Returns how many times
-    /// as much as now came once.
+    /// More is requested again, and others may have taken the released rate: the flows compete for it. Returns the
+    /// ratio of the earlier rate to the present one.
     pub(super) fn contend(&mut self, now: Time) -> f64 {
         self.note(now, self.peak);
         if !self.is_competing() {
@@ -176,7 +176,7 @@ impl Company {
         (self.most().as_f64() / self.together.as_f64().max(1.0)).max(1.0)
     }
 
-    /// So much comes through.
+    /// The present arrival rate.
     pub(super) fn note(&mut self, now: Time, rate: Bitrate) {
         self.peak = self.peak.max(rate);
         while self.most.front().is_some_and(|(at, _)| now.since(*at) > MOST_WINDOW) {
@@ -290,7 +290,7 @@ mod tests {
     const INTERVAL: Span = Span::from_millis(60);
     const CAPACITY: f64 = 100e6;
 
-    /// A place of 100 Mbit/s. What others take of what we leave, and what stands in its queue, is up to the test.
+    /// A place of 100 Mbit/s. The test decides the others' part of the rest, and the length of the queue.
     struct Place {
         company: Company,
         now: Time,
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_path_that_has_become_longer_is_no_rival() {
         let mut place = Place::ours();
-        // It stands for ever, but nothing of what is sent goes to others.
+        // It stands for ever, but others take none of the rate.
         assert!((0..100).all(|_| place.step(0.94, 0.94, 10, false) == Turn::Stay));
     }
 
@@ -424,7 +424,7 @@ mod tests {
         (0..1_200).for_each(|_| assert_eq!(place.step(0.01, 0.01, 0, false), Turn::Stay));
         let times = place.company.contend(place.now);
         assert!((98.0..100.0).contains(&times) && place.company.is_competing(), "{times}");
-        // Nobody else is there.
+        // There are no others.
         let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
         assert!(left.is_some_and(|k| (20..30).contains(&k)), "{left:?}");
     }

@@ -1,4 +1,4 @@
-//! A flow that competes: its window, and what it does with it (PROTOCOL.md 7.7).
+//! A flow that competes: its window, and its use (PROTOCOL.md 7.7).
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
@@ -12,7 +12,7 @@ use super::policy::{Policy, Weight};
 use super::shadow::Shadow;
 use crate::gtp::wire::RATE_MAX;
 
-/// The rate that is told is so much above what the window gives, so that the window bounds what comes.
+/// The told rate is this much above the window's rate, so that only the window bounds the arrivals.
 const AHEAD: f64 = 1.2;
 /// A window is kept for so long when competing ends: it may begin again.
 const WINDOW_KEPT: Span = Span::from_secs(10);
@@ -24,8 +24,8 @@ const SAME_QUEUE: f64 = 0.7;
 const WINDOW_BLOCKS_MIN: u64 = 2;
 
 impl Found {
-    /// Begins to compete, for this part of what the policy gives a data set; `came` is what came of late, and `lost`
-    /// whether some was lost.
+    /// Begins to compete, for this part of the data set's share by its policy; `came` is the recent arrival rate, and
+    /// `lost` whether packets were lost.
     fn enter_rivalry(&mut self, now: Time, sample: &Sample, (policy, part): (Policy, f64), came: Bitrate, lost: bool) {
         if !self.ambient.is_proven() {
             self.ambient.distrust(now, 0.0);
@@ -53,7 +53,7 @@ impl Found {
         self.rivalry.share = None;
     }
 
-    /// The window is to begin with so many times as much as the flow has now, or is bounded by `most`, if it has one.
+    /// The window begins with `times` the flow's present rate. A flow that has a window is bounded by `most`.
     fn expect_more(&mut self, sample: &Sample, grown: f64, most: Bitrate) {
         let most = most.bytes_in(sample.rtt_now()) as f64 / sample.packet as f64;
         match &mut self.rivalry.shadow {
@@ -62,8 +62,8 @@ impl Found {
         }
     }
 
-    /// Others may be there: what is known of the path without them is kept, and the flow asks for a part of its window
-    /// from now on, or for all of it.
+    /// Others may be there: the path's values without them are kept, and the flow uses a part of its window from now
+    /// on, or all of it.
     fn stand_beside(&mut self, pulse: bool) {
         self.order().keep_base = true;
         let ease = if pulse { PULSE } else { 1.0 };
@@ -77,7 +77,7 @@ impl Found {
         Some(shadow.rate(sample.packet, sample.rtt_now()).min(sample.bound))
     }
 
-    /// The scheduler grants it so much: less than its window where others of the receiver need the rest.
+    /// The rate that the scheduler grants: less than its window if other flows of the receiver need the rest.
     pub(in crate::gtp) fn share_rivalry(&mut self, sample: &Sample, granted: Bitrate) {
         self.rivalry.share = self.rivalry_rate(sample).filter(|rate| granted < rate.mul_f64(BINDS)).map(|_| granted);
     }
@@ -93,7 +93,7 @@ impl Found {
         let pulsed = self.rivalry.ease < 1.0;
         let Some(shadow) = &mut self.rivalry.shadow else { return false };
         let fed = shadow.take(now, sample.packets);
-        // What the link loses whatever the rate is no congestion.
+        // Loss that occurs at any rate is no congestion.
         let lost = fed.lost > 0 && (self.ambient.ratio == 0.0 || self.ambient.excess(fed.loss()) > 0.0);
         shadow.feed(now, fed, lost, sample.rtt_now(), sample.reorder, pulsed)
     }
@@ -105,14 +105,14 @@ impl Found {
         }
     }
 
-    /// The rate that is told to it.
+    /// The rate that it is told.
     pub(in crate::gtp) fn rivalry_target(&self, sample: &Sample) -> Bitrate {
         let rate = self.wanted(sample).mul_f64(AHEAD * self.rivalry.ease);
         rate.min(self.rivalry.share.unwrap_or(RATE_MAX)).min(sample.bound).min(RATE_MAX)
     }
 }
 
-/// Whether a rate of a window is so far from the one that was told that the sender must hear of it.
+/// Whether a window's rate differs so much from the told one that the sender must be told.
 pub(in crate::gtp) fn is_news(rate: Bitrate, told: Bitrate) -> bool {
     (rate.as_f64() - told.as_f64()).abs() > TOLD_CHANGE * told.as_f64()
 }
@@ -152,7 +152,7 @@ impl Capacities {
         rules
     }
 
-    /// The same for each flow's own path; `queue` is what a flow saw of its own.
+    /// The same for each flow's own path; `queue` is the flow's own queue.
     pub(super) fn compete_on_paths(
         &self,
         now: Time,
@@ -201,8 +201,8 @@ impl Capacities {
         }
     }
 
-    /// Next to nothing was asked for so far, and `more` times as much is from now on. What bounds say is what others left:
-    /// the rest is competed for.
+    /// Almost nothing was requested so far, and `more` times as much is requested from now on. The bounds show only the
+    /// rate that others left: the flows compete for the rest.
     pub(super) fn contend(&mut self, now: Time, more: f64, group: &mut Group<'_>) {
         let count = group.running().count();
         if group.running().all(|member| member.sample.told == Bitrate::ZERO || member.found.overshoots_freely()) {

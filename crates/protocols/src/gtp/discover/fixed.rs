@@ -1,4 +1,4 @@
-//! The rate that was told, whatever others do (PROTOCOL.md 7.8).
+//! A given rate, held regardless of others (PROTOCOL.md 7.8).
 
 use inhaul_base::{Bitrate, Span, Time};
 
@@ -11,11 +11,11 @@ use crate::gtp::monitor::Interval;
 
 /// Steps by which a path is asked for more begin with this part.
 const STEP: f64 = 0.01;
-/// A queue of so many packets is none.
+/// A queue of up to this many packets counts as none.
 const QUEUE_PACKETS: u64 = 2;
 
 impl Found {
-    /// Holds the rate that it is told from now on, or follows what is found.
+    /// Holds the given rate from now on, or follows measured capacities.
     pub(in crate::gtp) fn hold_rate(&mut self, now: Time, holds: bool) {
         if holds == self.strain.is_some() {
             return;
@@ -26,15 +26,15 @@ impl Found {
         self.forget_limit();
     }
 
-    /// What is to be asked for, of a flow that is to have `target`.
+    /// The rate to request, of a flow with the share `target`.
     pub(in crate::gtp) fn made_up(&self, sample: &Sample, target: Bitrate) -> Bitrate {
         let of = self.strain.as_ref().filter(|_| !sample.is_stream && self.path.cap().is_none());
         of.map_or(target, |strain| target.mul_f64(strain.made_up()).min(sample.bound))
     }
 }
 
-/// A central interval of `interval` has ended: the paths that cannot carry what they are asked for are asked for what
-/// they carry, and for a little more.
+/// A central interval of `interval` has ended: paths that cannot carry the requested rate are asked for the rate that
+/// they carry, and a little more.
 pub(in crate::gtp) fn judge(now: Time, interval: Span, group: &mut Group<'_>) {
     let alone = group.running().count() == 1;
     let threshold = queue_threshold(group.told(), group.block_max(), QUEUE_PACKETS);
@@ -47,7 +47,7 @@ pub(in crate::gtp) fn judge(now: Time, interval: Span, group: &mut Group<'_>) {
 
 fn judge_member(now: Time, interval: Span, threshold: Span, seen: Interval, alone: bool, member: &mut Member<'_>) {
     let Member { sample, found, .. } = member;
-    // A queue is not yielded to, whoever fills it, and it is no delay of the path either.
+    // The flow does not yield to a queue, and the queue does not count as the path's delay.
     let testing = found.path.is_testing();
     let look = Look { now, threshold, alarmed: false, testing, probing: false, shy: true };
     let judged = Judgement::of(sample, found, seen, look);
@@ -62,7 +62,7 @@ fn judge_member(now: Time, interval: Span, threshold: Span, seen: Interval, alon
     if !borne {
         found.path.refute(judged.delivered, 0.0, DRAIN_MAX);
     } else if achieved && found.path_binds(sample) {
-        // What comes counts, not what is sent: a test that is lost is none.
+        // Arrivals count, not sent data: a test with losses is no success.
         found.path.pass(judged.delivered, STEP);
     }
     found.estimate_by_path(sample);

@@ -1,4 +1,4 @@
-//! What the law is told of a flow, and what it has found of it.
+//! The law's input about a flow, and its findings.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::ObjectId;
@@ -14,9 +14,9 @@ use crate::gtp::wire::RATE_MAX;
 pub(super) const ACHIEVED: f64 = 0.95;
 /// On a path that is bound by requests this part is enough.
 pub(super) const ACHIEVED_FREE: f64 = 0.5;
-/// A sender is what limits its flow when it has fallen short so many times in a row.
+/// A sender counts as its flow's limit if it has fallen short this many times in a row.
 const LIMITED_AFTER: u32 = 2;
-/// The rate that a limited sender is expected to use is the highest of so many intervals ...
+/// The rate that a limited sender is expected to use is the highest of this many intervals ...
 const USED_INTERVALS: usize = 4;
 /// ... and this much more (gtp-2004 4.2: 0.02 r_total).
 const LIMITED_STEP: f64 = 1.02;
@@ -27,7 +27,7 @@ const WINDOW_QUEUE: Span = Span::from_millis(2);
 /// A target binds when it is this close to the bound.
 pub(in crate::gtp) const BINDS: f64 = 0.99;
 
-/// What the law is told of a flow.
+/// The law's input about a flow.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::gtp) struct Sample {
     /// Whose data it brings: the flows of a data set are one TCP flow's worth.
@@ -41,11 +41,11 @@ pub(in crate::gtp) struct Sample {
     pub(in crate::gtp) is_stream: bool,
     /// ... and is expected to use this much, as far as that is known.
     pub(in crate::gtp) stream_use: Option<Bitrate>,
-    /// What its sender was told.
+    /// The rate that its sender was told.
     pub(in crate::gtp) told: Bitrate,
     /// The scheduler's target.
     pub(in crate::gtp) target: Bitrate,
-    /// What bounds it by what was told: min(C_i, R_app, R_send).
+    /// Its bound by given limits: min(C_i, R_app, R_send).
     pub(in crate::gtp) bound: Bitrate,
     /// The smoothed RTT, and the path's own; guesses before the first echo.
     pub(in crate::gtp) rtt: Span,
@@ -54,7 +54,7 @@ pub(in crate::gtp) struct Sample {
     pub(in crate::gtp) recent_queue: Span,
     /// The loss of the last RTT or since.
     pub(in crate::gtp) recent_loss: Loss,
-    /// How late what was passed over may come before it is lost.
+    /// How late skipped data may come before it counts as lost.
     pub(in crate::gtp) reorder: Span,
     /// Packets that came, and packets that were lost or came with a mark of congestion, since the start.
     pub(in crate::gtp) packets: (u64, u64),
@@ -66,27 +66,27 @@ impl Sample {
         self.base_rtt + self.recent_queue
     }
 
-    /// Whether the law is to find what the flow may have, and the flow has been told a rate.
+    /// Whether the law must find the flow's rate, and the flow has been told a rate.
     pub(super) fn is_under_way(&self) -> bool {
         self.runs && !self.is_stream && self.told > Bitrate::ZERO
     }
 }
 
-/// What the law asks of a flow's monitor and plans when it has looked at the flow.
+/// The law's orders to a flow's monitor and plans after examining the flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::gtp) struct Orders {
     /// A queue of this length is none: it becomes part of the path's delay.
     pub(in crate::gtp) delay_is_base: Option<Span>,
-    /// What is known of the path without a queue stays known.
+    /// The delay without a queue stays known.
     pub(in crate::gtp) keep_base: bool,
     /// Targets that were planned are void.
     pub(in crate::gtp) drop_plans: bool,
 }
 
-/// What the law has found of a flow.
+/// The law's findings about a flow.
 #[derive(Debug, Default)]
 pub(in crate::gtp) struct Found {
-    /// What is known of the path's capacity (C_i).
+    /// The known bound of the path's capacity (C_i).
     pub(in crate::gtp) path: Bound,
     /// The estimate in force (r_hat).
     pub(in crate::gtp) estimate: Bitrate,
@@ -94,12 +94,12 @@ pub(in crate::gtp) struct Found {
     pub(super) standing: StandingQueue,
     /// How it competes with others' traffic.
     pub(super) rivalry: Rivalry,
-    /// What it has lost while it holds the rate that was told; `None`: it follows what is found.
+    /// Its losses while it holds a given rate; `None`: it follows measured capacities.
     pub(super) strain: Option<Strain>,
-    /// The path is short, and what it holds is little beside the socket buffer: requests bound what is on its way, not
-    /// the rate.
+    /// The path is short, and holds little compared with the socket buffer: requests bound the bytes in flight, not the
+    /// rate.
     pub(in crate::gtp) window_bound: bool,
-    /// What the requests let through would be gone in a short time.
+    /// The requested bytes would drain in a short time.
     drains_soon: bool,
     /// Packets were lost nevertheless: something on the path holds less than the requests let through.
     overran: bool,
@@ -109,7 +109,7 @@ pub(in crate::gtp) struct Found {
     pub(in crate::gtp) fell_short: u32,
     /// Total rates of the last intervals in which it did.
     used: [Bitrate; USED_INTERVALS],
-    /// So many queues that most of the traffic saw have come and gone, and this flow saw none of them.
+    /// Number of queues that most of the traffic saw and this flow did not.
     pub(super) unmoved: u32,
     orders: Orders,
 }
@@ -121,13 +121,13 @@ impl Found {
         *self = Self { estimate, strain, window_bound, drains_soon, used, ..Self::default() };
     }
 
-    /// The flow rests: whoever was there may not be when it wakes.
+    /// The flow rests: rivals may be gone when it wakes.
     pub(in crate::gtp) fn rest(&mut self) {
         self.standing = StandingQueue::default();
         self.rivalry = Rivalry::default();
     }
 
-    /// What is asked of the flow since the last call.
+    /// Orders to the flow since the last call.
     pub(in crate::gtp) fn take_orders(&mut self) -> Orders {
         std::mem::take(&mut self.orders)
     }
@@ -136,17 +136,17 @@ impl Found {
         &mut self.orders
     }
 
-    /// Every loss counts from now on: gtp-2004 knows none that is nobody's fault.
+    /// Every loss counts from now on: gtp-2004 knows no ambient loss.
     pub(in crate::gtp) fn judge_by_the_paper(&mut self) {
         self.ambient = AmbientLoss::by_the_paper();
     }
 
-    /// The part of a loss ratio that neither the link nor chance is to blame for.
+    /// The part of a loss ratio that neither ambient loss nor chance explains.
     pub(in crate::gtp) fn excess(&self, loss: Loss) -> f64 {
         self.ambient.excess(loss)
     }
 
-    /// Whether it holds the rate that was told, whatever others do.
+    /// Whether it holds a given rate, regardless of others.
     pub(in crate::gtp) fn holds_rate(&self) -> bool {
         self.strain.is_some()
     }
@@ -156,12 +156,12 @@ impl Found {
         self.rivalry.is_on()
     }
 
-    /// Whether what it asks for has changed at once since the last call.
+    /// Whether its requested rate has jumped since the last call.
     pub(in crate::gtp) fn take_retell(&mut self) -> bool {
         std::mem::take(&mut self.rivalry.retell)
     }
 
-    /// The part of what is sent that is lost whatever the rate.
+    /// The part of sent data that is lost at any rate.
     pub(super) fn ambient_ratio(&self) -> f64 {
         self.ambient.ratio.min(0.9)
     }
@@ -171,7 +171,7 @@ impl Found {
         self.window_bound && self.drains_soon && !self.overran
     }
 
-    /// What the scheduler counts on the flow to use: its target, without the room that a limited sender is left.
+    /// The rate that the scheduler expects the flow to use: its target, without the extra room of a limited sender.
     pub(in crate::gtp) fn granted(&self, sample: &Sample) -> Bitrate {
         if let Some(rate) = self.rivalry_rate(sample) {
             return sample.target.min(rate);
@@ -179,17 +179,17 @@ impl Found {
         if self.limited { sample.target.min(self.estimate) } else { sample.target }
     }
 
-    /// What the flow may come to have: its window's rate if it competes, else what is known of its path.
+    /// The rate that the flow may reach: its window's rate if it competes, otherwise the known bound of its path.
     pub(in crate::gtp) fn wanted(&self, sample: &Sample) -> Bitrate {
         self.rivalry_rate(sample).unwrap_or(self.estimate)
     }
 
-    /// Whether what the path is known to carry is what bounds the flow.
+    /// Whether the known capacity of the path bounds the flow.
     pub(super) fn path_binds(&self, sample: &Sample) -> bool {
         self.path.limit().is_some_and(|limit| sample.target >= limit.mul_f64(BINDS))
     }
 
-    /// Sets the estimate by what is known of the path.
+    /// Sets the estimate by the known bound of the path.
     pub(in crate::gtp) fn estimate_by_path(&mut self, sample: &Sample) {
         let path = if sample.is_stream { sample.stream_use } else { self.path.limit() };
         self.estimate = path.unwrap_or(RATE_MAX).min(sample.bound);
@@ -199,8 +199,8 @@ impl Found {
         }
     }
 
-    /// Sees whether requests bound what is on its way, and whether that is bound enough, after an interval that lost
-    /// packets beyond what is ambient or did not. All flows together were told `all_told`.
+    /// Determines whether requests bound the bytes in flight, and whether that bound suffices, after an interval with
+    /// or without losses beyond the ambient ones. All flows together were told `all_told`.
     pub(super) fn judge_window(&mut self, sample: &Sample, socket_buffer: u64, all_told: Bitrate, lost: bool) {
         let rtt = sample.base_rtt;
         self.window_bound = rtt <= SHORT_RTT && sample.told.bytes_in(rtt) < socket_buffer / 4;
@@ -208,10 +208,10 @@ impl Found {
         self.drains_soon = all_told.time_for(socket_buffer / 2) <= WINDOW_QUEUE;
     }
 
-    /// Sees whether the sender gives what it may, in an interval that found the path congested or did not. True if it
-    /// does. A flow that is `alone` is not limited by its sender: there is nobody to give the rest to.
+    /// Determines whether the sender uses its share, in an interval with or without congestion of the path. True if it
+    /// does. A flow that is `alone` never counts as limited by its sender: no other flow could use the rest.
     pub(super) fn judge_use(&mut self, sample: &Sample, interval: Interval, congested: bool, alone: bool) -> bool {
-        // Where requests bound the flow its rate must only be out of the way, whatever late wake-ups make of it.
+        // If requests bound the flow, its rate must only be high enough not to bound it, even with late wake-ups.
         let achieved = if self.window_bound { ACHIEVED_FREE } else { ACHIEVED };
         if interval.total() >= sample.target.mul_f64(achieved) {
             self.forget_limit();

@@ -1,21 +1,21 @@
-//! The host's own TCP beside our flows: both have max-min fair shares of what the host's link takes (PROTOCOL.md 7.9;
-//! gtp-2004 3.6 and 7 leave it open).
+//! The host's own TCP beside our flows: both have max-min fair shares of the host's link (PROTOCOL.md 7.9; gtp-2004 3.6
+//! and 7 leave it open).
 //!
-//! The host sees what each of its TCP flows takes. It cannot set their rates, but TCP takes what is left to it. So each
-//! counts as a flow with a demand, and ours get the rest.
+//! The host measures the rate of each of its TCP flows. It cannot set their rates, but TCP takes the capacity left to
+//! it. So each counts as a flow with a demand, and our flows get the rest.
 
 use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::TcpFlows;
 
-/// What was measured longer ago is not known any more.
+/// Older measurements no longer count.
 const FRESH: Span = Span::from_secs(1);
 /// TCP that takes less than this part of the whole is left to itself.
 const PART_MIN: f64 = 0.02;
 /// The most that came of all is taken over this long, ...
 const RECENT: Span = Span::from_secs(2);
-/// ... and of TCP over this long: CUBIC takes seconds to get back to what it had before a loss.
+/// ... and of TCP over this long: CUBIC takes seconds to return to its rate before a loss.
 const TCP_RECENT: Span = Span::from_secs(10);
 /// TCP is left this much more than it takes, ...
 const ROOM: f64 = 1.25;
@@ -27,34 +27,34 @@ const TRIAL_GAP: Span = Span::from_secs(18);
 const GREW: f64 = 1.05;
 /// A flow had more before a loss, but no more than this: CUBIC falls to 0.7 of its window.
 const BEFORE_LOSS: f64 = 1.0 / 0.7;
-/// If less than this part of what is ours comes, in so many intervals of congestion in a row, ...
+/// If less than this part of our granted rates comes, in this many intervals of congestion in a row, ...
 const OURS_COMES: f64 = 0.75;
 const MISSING_MAX: u32 = 5;
-/// ... TCP goes another way, and what it takes says nothing for so long.
+/// ... TCP takes another path, and does not count for this long.
 const DOUBTED: Span = Span::from_secs(60);
 /// Most looks that are kept.
 const LOOKS_MAX: usize = 64;
 
-/// What the host has told of its TCP at one time.
+/// One report of the host about its TCP.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Time,
-    /// What came of ours and of TCP together, and of TCP.
+    /// Arrivals of our flows and of TCP together, and of TCP.
     together: Bitrate,
     tcp: Bitrate,
 }
 
-/// What the host's own TCP takes, and what it may want.
+/// Traffic and demands of the host's own TCP.
 #[derive(Debug, Default)]
 pub(super) struct HostTcp {
     flows: TcpFlows,
     looks: VecDeque<Look>,
     /// When all of our flows had received how many bytes.
     noted: Option<(Time, u64)>,
-    /// TCP is left room until then; and what it took when the trial began, or less.
+    /// TCP has room until this time; and its rate when the trial began, or less.
     trial: Time,
     took: Bitrate,
-    /// In so many intervals in a row what is ours did not come.
+    /// Number of intervals in a row in which our rates did not come.
     missing: u32,
     doubted: Time,
 }
@@ -94,12 +94,12 @@ impl HostTcp {
         now < self.trial && self.is_there(now)
     }
 
-    /// What the host's TCP takes now; zero if it does not matter.
+    /// The rate of the host's TCP now; zero if it does not matter.
     pub(super) fn takes(&self, now: Time) -> Bitrate {
         if self.is_there(now) { self.flows.total() } else { Bitrate::ZERO }
     }
 
-    /// What each TCP flow may want: what it takes, as much more as it had before a loss, and room to grow.
+    /// Each TCP flow's demand: its rate, raised to its rate before a loss, and room to grow.
     fn demands(&self, now: Time, settled: bool) -> impl Iterator<Item = Bitrate> + '_ {
         let most = self.looks.iter().map(|look| look.tcp).max().unwrap_or(Bitrate::ZERO);
         let before_loss = (most.as_f64() / self.flows.total().as_f64().max(1.0)).clamp(1.0, BEFORE_LOSS);
@@ -107,8 +107,8 @@ impl HostTcp {
         self.flows.rates().map(move |rate| rate.mul_f64(before_loss * room))
     }
 
-    /// What is left of `capacity` to our data sets, each with its weight in TCP flows and its demand. TCP has no room
-    /// while the capacity is not `settled`: what it leaves would hide how much there is.
+    /// The part of `capacity` left to our data sets, each with its weight in TCP flows and its demand. TCP has no room
+    /// while the capacity is not `settled`: unused room would hide the capacity.
     pub(super) fn left(&self, now: Time, capacity: Bitrate, settled: bool, ours: &[(f64, Bitrate)]) -> Bitrate {
         if !self.is_there(now) {
             return capacity;
@@ -125,8 +125,8 @@ impl HostTcp {
     }
 }
 
-/// What is left of `capacity` if TCP flows of these demands, and data sets of ours with a weight and a demand, share it
-/// max-min fairly. What ours do not want is theirs, and what theirs do not want is ours.
+/// The part of `capacity` left to our data sets if TCP flows of these demands, and data sets of ours with a weight and
+/// a demand, share it max-min fairly. Each side gets the capacity that the other does not demand.
 fn left(capacity: Bitrate, theirs: &[Bitrate], ours: &[(f64, Bitrate)]) -> Bitrate {
     let level = level(capacity, theirs, ours);
     let granted = theirs.iter().fold(Bitrate::ZERO, |sum, demand| sum.saturating_add((*demand).min(level)));
@@ -248,7 +248,7 @@ mod tests {
         });
         let asked = asked.count();
         assert!((40..=56).contains(&asked), "{asked} of 192 looks");
-        // What it had before a loss is still its own.
+        // Its rate before a loss is still granted to it.
         let (host, now) = told(&[100, 100, 100, 70]);
         assert_eq!(host.left(now, mbps(200), true, &[(1.0, ANY)]), mbps(100));
     }

@@ -1,4 +1,4 @@
-//! What an interval says of a flow: whether it is congested, and what the narrowest place on its way let through
+//! An interval's judgement of a flow: whether it is congested, and the rate that its narrowest link let through
 //! (PROTOCOL.md 7.4).
 
 use inhaul_base::{Bitrate, Span, Time};
@@ -12,28 +12,28 @@ const FOREIGN_LOSS: f64 = 0.02;
 /// A queue that stands through an interval and is longer than this means that the capacity is used up.
 const QUEUE_THRESHOLD: Span = Span::from_millis(1);
 
-/// A queue that is no longer than this is none: where all flows together have `rate`, the time of so many of their
-/// largest packets.
+/// A queue up to this length counts as none: if all flows together have `rate`, the time of this many of their largest
+/// packets.
 pub(super) fn queue_threshold(rate: Bitrate, block: u64, packets: u64) -> Span {
     if rate == Bitrate::ZERO { QUEUE_THRESHOLD } else { QUEUE_THRESHOLD.max(rate.time_for(packets * block)) }
 }
 
-/// The loss of the last RTT, as a part of what counts as congestion.
+/// The loss of the last RTT, as a part of the threshold of congestion.
 pub(super) fn fresh_loss(sample: &Sample, found: &Found) -> f64 {
     found.ambient.excess(sample.recent_loss) / LOSS_THRESHOLD
 }
 
-/// What an interval says of one flow.
+/// An interval's judgement of one flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judgement {
     pub(super) interval: Interval,
     /// The queue that stood.
     pub(super) queue: Span,
-    /// What was delivered, counted as a sending rate.
+    /// The delivered data, as a sending rate.
     pub(super) delivered: Bitrate,
     /// A cut of the rate did not cut the loss.
     pub(super) in_vain: bool,
-    /// Loss beyond what is ambient.
+    /// Loss beyond the ambient one.
     pub(super) excess: f64,
 }
 
@@ -43,18 +43,18 @@ pub(super) struct Look {
     pub(super) now: Time,
     /// How long a queue must be to count.
     pub(super) threshold: Span,
-    /// Much was lost in the last RTT: what came before does not count.
+    /// Much was lost in the last RTT: earlier arrivals do not count.
     pub(super) alarmed: bool,
     /// More is asked for than is known to come through, so a queue that has only begun to stand counts.
     pub(super) testing: bool,
     /// Less is asked for, to see whose losses are.
     pub(super) probing: bool,
-    /// Others may have what is missing, so their queue is not part of the path.
+    /// Others may have the missing rate, so their queue is not part of the path.
     pub(super) shy: bool,
 }
 
 impl Judgement {
-    /// What `interval` says, as far as it is looked at so. What is taken for the path's delay is no queue any more.
+    /// The judgement of `interval`. Delay that is attributed to the path no longer counts as a queue.
     pub(super) fn of(sample: &mut Sample, found: &mut Found, mut interval: Interval, look: Look) -> Self {
         let Look { now, threshold, alarmed, testing, probing, shy } = look;
         let seen = Loss { ratio: interval.loss, packets: interval.packets };
@@ -90,13 +90,13 @@ impl Judgement {
         self.excess >= LOSS_THRESHOLD
     }
 
-    /// What was sent, less what was lost beyond chance: what the path has shown to carry.
+    /// The sending rate minus the loss beyond chance: the rate that the path has carried.
     pub(super) fn sent(&self) -> Bitrate {
         self.interval.total().mul_f64(1.0 - self.excess)
     }
 
-    /// What a path lets through that is found congested with a queue that stands (`full`), or without: then the
-    /// controller's own cuts may have left some of the `target` unused.
+    /// The rate that a congested path lets through: with a standing queue (`full`), or without one. Then the
+    /// controller's own cuts may have left a part of the `target` unused.
     pub(super) fn capacity(&self, full: bool, target: Bitrate) -> Bitrate {
         if full { self.delivered } else { self.delivered.max(target.mul_f64(1.0 - self.excess)) }
     }

@@ -13,9 +13,9 @@ pub(in crate::gtp) struct Member<'a> {
     pub(in crate::gtp) id: FlowId,
     pub(in crate::gtp) sample: Sample,
     pub(in crate::gtp) found: &'a mut Found,
-    /// What the central interval brought, if one has ended with enough to judge it by.
+    /// The central interval's measurements, if one has ended with enough packets to judge.
     pub(in crate::gtp) interval: Option<Interval>,
-    /// What that says.
+    /// Its judgement.
     pub(super) judged: Option<Judgement>,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Member<'a> {
         Self { id, sample, found, interval, judged: None }
     }
 
-    /// Whether the law finds what the flow may have.
+    /// Whether the law finds the flow's rate.
     fn is_running(&self) -> bool {
         self.sample.runs && !self.sample.is_stream
     }
@@ -54,7 +54,7 @@ impl<'a> Group<'a> {
         self.0.iter_mut()
     }
 
-    /// Those that the scheduler gives a rate, streams too.
+    /// Flows that the scheduler gives a rate, streams too.
     pub(super) fn scheduled(&self) -> impl Iterator<Item = &Member<'a>> {
         self.0.iter().filter(|member| member.sample.runs)
     }
@@ -63,7 +63,7 @@ impl<'a> Group<'a> {
         self.0.iter_mut().filter(|member| member.sample.runs)
     }
 
-    /// Those that the law finds a rate for.
+    /// Flows for which the law finds a rate.
     pub(super) fn running(&self) -> impl Iterator<Item = &Member<'a>> {
         self.0.iter().filter(|member| member.is_running())
     }
@@ -81,7 +81,7 @@ impl<'a> Group<'a> {
         self.0.iter_mut().filter(|member| member.sample.is_under_way())
     }
 
-    /// Those that the interval says something of, with that.
+    /// Flows with a judgement of the interval, and that judgement.
     pub(super) fn judged(&self) -> impl Iterator<Item = (&Member<'a>, &Judgement)> {
         self.0.iter().filter_map(|member| Some((member, member.judged.as_ref()?)))
     }
@@ -93,12 +93,12 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// What all were told together.
+    /// The sum of all told rates.
     pub(super) fn told(&self) -> Bitrate {
         sum(self.running().map(|member| member.sample.told))
     }
 
-    /// What all were granted.
+    /// The sum of all granted rates.
     pub(super) fn granted(&self) -> Bitrate {
         sum(self.running().map(|member| member.found.granted(&member.sample)))
     }

@@ -1,15 +1,14 @@
-//! Capacities that nobody has told, and what others' traffic leaves of them (PROTOCOL.md 7): an addition to the paper,
-//! which takes them as known.
+//! Measured capacities, and our share of them beside others' traffic (PROTOCOL.md 7): an addition to the paper, which
+//! takes capacities as known.
 //!
-//! The law is told what each flow had and saw in an interval ([`Sample`], [`Interval`](crate::gtp::monitor::Interval)),
-//! and says what it has [`Found`]: estimates above all. It sends nothing and writes into no flow; what it wants of a
-//! flow's monitor it leaves as [orders](found::Orders).
+//! The law's input are each flow's rates and measurements of an interval ([`Sample`],
+//! [`Interval`](crate::gtp::monitor::Interval)). Its output is [`Found`]: above all, estimates. It sends nothing and
+//! changes no flow; it leaves [orders](found::Orders) for a flow's monitor.
 //!
-//! [`Capacities`] is the law of all flows together. Intervals are looked at by `judgement` (what an interval says of a
-//! flow), `ambient` and `probe` (loss and delay that the rate is not to blame for), and `company` (whether others fill
-//! a queue). What follows stands in `bound` (what a capacity is known to be), `compete`, `rivalry` and `shadow`
-//! (sharing with TCP as one of it would), `host_tcp` (the receiver's own TCP), `fixed` and `strain` (a rate that is
-//! held), and `train` (the first burst).
+//! [`Capacities`] is the law of all flows together. Intervals are evaluated by `judgement` (of one flow), `ambient` and
+//! `probe` (loss and delay that our rate does not cause), and `company` (whether others fill a queue). The consequences
+//! are in `bound` (knowledge of a capacity), `compete`, `rivalry` and `shadow` (sharing with TCP as one TCP flow),
+//! `host_tcp` (the receiver's own TCP), `fixed` and `strain` (a rate that is held), and `train` (the first burst).
 
 mod ambient;
 mod bound;

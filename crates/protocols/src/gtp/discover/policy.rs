@@ -9,7 +9,7 @@ const HIGH: f64 = 2.0;
 /// Next to nothing.
 const LOW: f64 = 0.04;
 
-/// What a policy makes of a flow that competes.
+/// A policy's effect on a flow that competes.
 pub(super) trait Weight {
     /// As many TCP flows a data set counts as.
     fn weight(self) -> f64;

@@ -1,27 +1,26 @@
-//! Probes: less is asked for through an interval, to see whether loss that was forgiven is lost whatever the rate
-//! (PROTOCOL.md 7.4).
+//! Probes: less is requested for an interval, to see whether forgiven loss occurs at any rate (PROTOCOL.md 7.4).
 
 use crate::gtp::monitor::Loss;
 
-/// Intervals from what was forgiven to its first probe; the next come ever more seldom, ...
+/// Intervals from a forgiven loss to its first probe; the intervals between further probes grow, ...
 const GAP_MIN: u32 = 4;
-/// ... up to so many; ...
+/// ... up to this many; ...
 const GAP_MAX: u32 = 128;
-/// ... or up to so many while it may be others' loss.
+/// ... or up to this many while others may cause the loss.
 const GAP_TRIED: u32 = 16;
 /// The part that is asked for in a probe.
 pub(in crate::gtp) const PROBE: f64 = 0.75;
-/// A loss is cured if a probe takes this part off it, or of what a full link would lose less, ...
+/// A loss is cured if a probe removes this part of it, or this part of the reduction that a full link would show, ...
 const CURED: (f64, f64) = (0.5, 0.25);
-/// ... and if chance explains that by so many standard deviations only.
+/// ... and if the difference is at least this many standard deviations.
 const CURE_CHANCE: f64 = 3.0;
-/// It is not if it is no less in probes, and chance explains that by so many.
+/// It is not cured if it is no less in probes, and a cure would differ by at least this many standard deviations.
 const SAME_CHANCE: f64 = 1.5;
-/// What is usual is the loss of intervals that each count for this part of the next.
+/// The usual loss is an average of intervals; each counts for this part of the next.
 const USUAL_FADES: f64 = 0.97;
-/// Loss that so many probes would not tell anything of is left alone.
+/// Loss that this many probes could not explain is left alone.
 const PROBES_WORTHWHILE: f64 = 8.0;
-/// So many lost packets are more than a test leaves behind.
+/// This many lost packets are more than a test leaves behind.
 const NOTICED: f64 = 4.0;
 
 /// Packets, and how many of them were lost.
@@ -32,7 +31,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// What is there counts for this part from now on.
+    /// Present values count for this part from now on.
     fn fade(&mut self, part: f64) {
         *self = Self { packets: self.packets * part, lost: self.lost * part };
     }
@@ -47,12 +46,12 @@ impl Tally {
     }
 }
 
-/// What was lost while less was asked for, beside what is lost otherwise.
+/// Loss while less was requested, compared with the usual loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trial {
     usual: Tally,
     probed: Tally,
-    /// Less was lost in probes than chance explains; what was lost since then, to see whether it comes back.
+    /// Probes lost less than chance explains; the loss since then shows whether it comes back.
     since: Option<Tally>,
 }
 
@@ -72,12 +71,12 @@ impl Trial {
         self.probed.packets > 0.0 && same && chance * (SAME_CHANCE / CURE_CHANCE) <= cure
     }
 
-    /// What is usual.
+    /// The usual loss.
     pub(super) fn usual(&self) -> f64 {
         self.usual.ratio()
     }
 
-    /// Whether there is a loss that probes of so many packets could tell something of before long.
+    /// Whether there is a loss that probes of this many packets could explain before long.
     pub(super) fn is_worthwhile(&self, packets: u64) -> bool {
         let needed = CURE_CHANCE * CURE_CHANCE / self.usual.ratio();
         self.usual.lost >= NOTICED && needed <= PROBES_WORTHWHILE * packets as f64
@@ -128,7 +127,7 @@ impl Trial {
 /// When probes are made: of all flows at once, so that there is one experiment at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Probes {
-    /// Intervals to go, and how many there were to be; 0: nothing is forgiven.
+    /// Intervals until the next probe, and their planned number; 0: nothing is forgiven.
     left: u32,
     gap: u32,
     on: bool,
@@ -175,7 +174,7 @@ mod tests {
         let at: Vec<u32> = (1..200).filter(|_| probes.on_interval(true, false, false)).collect();
         assert_eq!(at, [4, 12, 28, 60, 124, 188]);
         let at: Vec<u32> = (1..300).filter(|_| probes.on_interval(true, true, false)).collect();
-        assert_eq!(at, [128, 256], "what is proven is left alone for long");
+        assert_eq!(at, [128, 256], "a proven loss is left alone for long");
         assert_eq!((1..400).find(|_| probes.on_interval(true, false, false)), Some(4));
         let mut probes = Probes::default();
         let at: Vec<u32> = (1..64).filter(|_| probes.on_interval(true, false, true)).collect();

@@ -1,4 +1,4 @@
-//! What a flow knows of those it competes with (PROTOCOL.md 7.7).
+//! A flow's knowledge of its rivals (PROTOCOL.md 7.7).
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
@@ -9,7 +9,7 @@ use super::shadow::Shadow;
 /// Flows that saw the same queue may share a place for so long, as far as can be told.
 const COMPANIONS_SPAN: Span = Span::from_secs(20);
 const COMPANIONS_MAX: usize = 16;
-/// They did if it showed so many times.
+/// They did if it showed this many times.
 const COMPANIONS_TIMES: u32 = 3;
 
 /// How a flow competes.
@@ -20,13 +20,13 @@ pub(super) struct Rivalry {
     pub(super) company: Company,
     /// Others of our flows that may share a place on its path, and when that showed last.
     companions: Vec<(FlowId, Time, u32)>,
-    /// What it asks for has changed at once.
+    /// Its requested rate has jumped.
     pub(super) retell: bool,
     /// The window of the last time, and when that ended.
     pub(super) kept: Option<(Time, f64)>,
-    /// What came last while nobody else was there.
+    /// The last arrival rate without rivals.
     pub(super) calm: Bitrate,
-    /// What the flow may have of a capacity that was told.
+    /// The flow's share of a given capacity.
     pub(super) share: Option<Bitrate>,
     /// Part of the window that is asked for.
     pub(super) ease: f64,
@@ -43,7 +43,7 @@ impl Rivalry {
         self.is_on() && self.company.is_competing()
     }
 
-    /// The data set stands for so many TCP flows from now on.
+    /// The data set counts as this many TCP flows from now on.
     pub(super) fn set_worth(&mut self, worth: f64) {
         self.kept = None;
         if let Some(shadow) = &mut self.shadow {

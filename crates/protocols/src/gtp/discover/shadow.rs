@@ -1,4 +1,4 @@
-//! What one TCP flow in a flow's place would have on its way (PROTOCOL.md 7.7).
+//! The window of one TCP flow in a flow's place (PROTOCOL.md 7.7).
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::AckSample;
@@ -6,14 +6,14 @@ use inhaul_transport::AckSample;
 use crate::gtp::monitor::Loss;
 use crate::laws::{Avoidance, Cubic};
 
-/// Losses within so many RTT of a cut are of the same congestion.
+/// Losses within this many RTTs of a cut belong to the same congestion.
 const SAME_EVENT_RTTS: f64 = 1.5;
 /// RFC 5681: no window is cut below this many packets.
 const WINDOW_MIN: f64 = 2.0;
-/// A window that was used up to this part bounds what comes; one that was not proves nothing, and does not grow.
+/// A window used up to this part bounds the arrivals. A less used one proves nothing, and does not grow.
 const USED_PART: f64 = 0.7;
 
-/// What came of a flow, and what was lost, since the last time.
+/// A flow's arrivals and losses since the last time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fed {
     came: u64,
@@ -22,14 +22,14 @@ pub(super) struct Fed {
 }
 
 impl Fed {
-    /// What was lost of how much.
+    /// Lost packets, and the total.
     pub(super) fn loss(&self) -> Loss {
         let packets = self.came + self.lost;
         Loss { ratio: self.lost as f64 / packets.max(1) as f64, packets }
     }
 }
 
-/// A TCP flow's window, ruled by CUBIC (RFC 9438): fed at the receiver, by what came and what was lost.
+/// A TCP flow's window, ruled by CUBIC (RFC 9438): fed at the receiver with arrivals and losses.
 #[derive(Clone, Debug)]
 pub(super) struct Shadow {
     law: Cubic,
@@ -38,7 +38,7 @@ pub(super) struct Shadow {
     /// As many TCP flows this flow stands for, and its whole data set.
     weight: f64,
     worth: f64,
-    /// What the flow had received and lost when this was fed last, in packets.
+    /// The flow's received and lost packets at the last update.
     fed: (u64, u64),
     fed_at: Time,
     /// Losses before this belong to the last congestion.
@@ -48,8 +48,8 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// A window of so many packets, of a flow that has received and lost so many. It is this `part` of a data set that
-    /// stands for `worth` TCP flows.
+    /// A window of `packets`, of a flow with these received and lost packets. It is this `part` of a data set that
+    /// counts as `worth` TCP flows.
     pub(super) fn new(now: Time, window: f64, (part, worth): (f64, f64), seen: (u64, u64)) -> Self {
         let weight = part * worth;
         Self {
@@ -64,18 +64,18 @@ impl Shadow {
         }
     }
 
-    /// Stands for so many TCP flows from now on, each with the window that it has.
+    /// Counts as `worth` TCP flows from now on, each with its present window.
     pub(super) fn set_worth(&mut self, worth: f64) {
         self.weight *= worth / self.worth;
         (self.worth, self.spared) = (worth, 0.0);
     }
 
-    /// Not more than so many packets may be on their way now.
+    /// At most this many packets may be in flight now.
     pub(super) fn bound(&mut self, window: f64) {
         self.window = self.window.min(window / self.weight).max(WINDOW_MIN);
     }
 
-    /// Packets that may be on their way.
+    /// Packets that may be in flight.
     pub(super) fn window(&self) -> f64 {
         self.window * self.weight
     }
@@ -85,7 +85,7 @@ impl Shadow {
         Bitrate::from_f64(self.window() * packet as f64 * 8.0 / rtt.as_secs_f64().max(1e-6))
     }
 
-    /// What has come since the last call, of a flow that has received and lost so many packets by now.
+    /// Arrivals since the last call, of a flow with these received and lost packets by now.
     pub(super) fn take(&mut self, now: Time, seen: (u64, u64)) -> Fed {
         let fed = Fed {
             came: seen.0.saturating_sub(self.fed.0),
@@ -120,7 +120,7 @@ impl Shadow {
             return false;
         }
         self.deaf_until = now + rtt.mul_f64(SAME_EVENT_RTTS) + reorder;
-        // Of several TCP flows one loses at a time; here all are cut, but as much more seldom.
+        // With several TCP flows, one loses at a time; here all are cut, but less often by the same factor.
         self.spared += 1.0;
         if self.spared < self.worth {
             return false;
@@ -165,7 +165,7 @@ mod tests {
         let mut drive = Drive::new(100.0, (1.0, 1.0));
         assert!(drive.rtt(10));
         assert_eq!(drive.shadow.window(), 70.0); // RFC 9438 section 4.6
-        assert!(!drive.rtt(5), "what was on its way when it was cut");
+        assert!(!drive.rtt(5), "packets in flight when it was cut");
         assert_eq!(drive.shadow.window(), 70.0);
         assert!(drive.rtt(1));
     }

@@ -1,4 +1,4 @@
-//! What a flow has lost that holds its rate (PROTOCOL.md 7.8).
+//! Losses of a flow that holds its rate (PROTOCOL.md 7.8).
 
 use inhaul_base::{Span, Time};
 
@@ -7,24 +7,24 @@ const BORNE: f64 = 0.05;
 /// More is borne until this much would have been lost of all that was sent in as long a time: 15 % for a second and a
 /// half, or all for 150 ms.
 const STRAIN_MAX: f64 = 0.15;
-/// What is lost is asked for on top of what was told, up to this part.
+/// Lost data is requested on top of the given rate, up to this part.
 const MADE_UP_MAX: f64 = 0.05;
-/// Of a new loss ratio so much counts at once.
+/// The part of a new loss ratio that counts at once.
 const LOSS_GAIN: f64 = 0.25;
 
-/// What a flow that holds its rate has lost beyond what is borne.
+/// The loss of a flow that holds its rate, beyond the tolerated one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Strain {
     /// Seconds in which all would have been lost.
     seconds: f64,
     judged: Option<Time>,
-    /// The smoothed part of what was sent that was lost.
+    /// The smoothed loss ratio.
     loss: f64,
 }
 
 impl Strain {
-    /// An interval of `span` has ended. `loss` of what was sent was lost, `excess` of that is not ambient. Whether that is
-    /// more than can be borne.
+    /// An interval of `span` has ended. `loss` is its loss ratio, and `excess` the part that is not ambient. Whether
+    /// that is more than the tolerated loss.
     pub(super) fn on_interval(&mut self, now: Time, span: Span, loss: f64, excess: f64) -> bool {
         let passed = self.judged.replace(now).map_or(span, |at| now.since(at)).as_secs_f64();
         self.seconds = (self.seconds + (excess - BORNE) * passed).max(0.0);
@@ -36,7 +36,7 @@ impl Strain {
         is_too_much
     }
 
-    /// So many times as much is asked for as is to come, because some is lost.
+    /// The factor on the requested rate, because some of it is lost.
     pub(super) fn made_up(&self) -> f64 {
         // In whole percents: each change of a rate is measured anew.
         1.0 + ((100.0 * self.loss / (1.0 - self.loss.min(0.5))).round() / 100.0).clamp(0.0, MADE_UP_MAX)

@@ -1,4 +1,4 @@
-//! The law without a network: fluids in place of packets say what an interval brought.
+//! The law without a network: fluids in place of packets give the arrivals of an interval.
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::max_min;
@@ -16,13 +16,13 @@ const SOCKET_BUFFER: u64 = 4 << 20;
 /// A link that fluids share.
 struct Link {
     capacity: Bitrate,
-    /// What stands in its queue, and the most that it holds, in seconds.
+    /// The length of its queue, and its maximum, in seconds.
     queue: f64,
     depth: f64,
 }
 
 impl Link {
-    /// For an interval fluids of these rates come in: what comes out of each, and the part of all that is lost.
+    /// Fluids of these rates come in for an interval. Returns the output of each, and the lost part of all.
     fn carry(&mut self, rates: &[f64]) -> (Vec<f64>, f64) {
         let (sent, capacity, span) = (rates.iter().sum::<f64>(), self.capacity.as_f64(), INTERVAL.as_secs_f64());
         let filled = self.queue + (sent / capacity - 1.0) * span;
@@ -58,7 +58,7 @@ impl Host {
         }
     }
 
-    /// An interval passes, in which `others` come through the receiver's link, too. Returns what came of each flow.
+    /// An interval passes, in which `others` come through the receiver's link, too. Returns the arrivals of each flow.
     fn pass(&mut self, others: f64) -> Vec<Bitrate> {
         self.now += INTERVAL;
         let mut rates: Vec<f64> = Vec::new();
@@ -145,7 +145,7 @@ proptest! {
         let came = host.settle(200);
         let share = capacity.as_f64() / count as f64;
         prop_assert!(came.iter().all(|came| (0.93..1.001).contains(&(came / share))), "{came:?} of {share}");
-        prop_assert!(!host.law.is_competing(), "nobody else is there");
+        prop_assert!(!host.law.is_competing(), "there is no rival");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the first burst of a flow says of its path, and of the receiver's link (PROTOCOL.md 7.2).
+//! The first burst of a flow measures its path and the receiver's link (PROTOCOL.md 7.2).
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::FlowId;
@@ -15,15 +15,15 @@ const TRAIN_BLOCKS: u64 = 16;
 const TRAIN_BLOCKS_MIN: u64 = 4;
 /// It then fills the receiver's queue by no more than this.
 const TRAIN_QUEUE: Span = Span::from_millis(2);
-/// If it says too little, another one of so many times as many packets; ...
+/// If it gives too little, another burst with GROWTH times the packets; ...
 const TRAIN_GROWTH: u64 = 4;
 /// ... bytes of the longest.
 const TRAIN_BYTES_MAX: u64 = 256 * 1024;
 /// A burst is not more than a flow may have in this time.
 const TRAIN_SPAN_MAX: Span = Span::from_millis(50);
-/// A burst of which more than this part was lost was too long already.
+/// A burst that lost more than this part was too long.
 const TRAIN_LOSS_MAX: f64 = 0.5;
-/// A burst of which nothing can be told is taken to fit into so many RTT.
+/// If a burst gives no sample, assume that it took this many RTTs.
 const LOST_TRAIN_RTTS: u64 = 4;
 /// Others that were slowed by more than this were not slowed by the burst.
 const SLOWED_MAX: f64 = 4.0;
@@ -43,8 +43,8 @@ pub(in crate::gtp) struct Burst {
 }
 
 impl Capacities {
-    /// Packets of the burst that measures the path of a flow; `None` if it may have so little that there is nothing to
-    /// measure. So many `trains` are on their way already.
+    /// Packets of the burst that measures the path of a flow; `None` if its limits are so low that there is nothing to
+    /// measure. `trains` are in flight already.
     pub(in crate::gtp) fn train_blocks(
         &self,
         sample: &Sample,
@@ -72,8 +72,8 @@ impl Capacities {
         }
         let was_lost = seen.is_none() && lost.ratio > TRAIN_LOSS_MAX;
         let seen = seen.unwrap_or_else(|| {
-            // A burst that the host handed over all at once says that the path is at least this fast. One that was
-            // lost says that the path is slow; how slow, tests will find.
+            // A burst that the host handed over all at once shows that the path is at least this fast. A lost burst
+            // shows that the path is slow; tests will find its capacity.
             let took = if was_lost { rtt * LOST_TRAIN_RTTS } else { TRAIN_SPAN_MIN };
             let rate = Bitrate::of(blocks * sample.packet, took);
             Dispersion { own: rate, all_flows: rate, proven: rate }
@@ -84,12 +84,11 @@ impl Capacities {
         let path = seen.own.mul_f64(slowed);
         let known = self.access.cap();
         let proven = seen.proven.max(seen.own);
-        // A burst that came as fast as the flow may be shows neither what the receiver takes nor what the path
-        // carries.
+        // A burst that came at the flow's own limit shows neither the receiver's nor the path's capacity.
         let told = sample.bound < RATE_MAX && seen.own >= sample.bound.mul_f64(UNBOUND);
         if known.is_none_or(|cap| proven > cap.mul_f64(EVIDENCE)) && !(told && known.is_none()) {
             if let Some(cap) = known {
-                // Their paths were thought to carry what the receiver takes; that is more than was thought.
+                // Their paths were assumed to carry the receiver's capacity, which is now higher.
                 for other in group.scheduled_mut().filter(|other| other.found.path.cap().is_none()) {
                     other.found.path.guess(cap);
                     other.estimate_by_path();

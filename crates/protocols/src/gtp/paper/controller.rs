@@ -25,7 +25,7 @@ impl SingleFlowController {
         Self { requested: target, target }
     }
 
-    /// One that asks for `requested`, which is at most `target`: where another one stood.
+    /// A controller that continues from another one's `requested` rate, which is at most `target`.
     pub fn resume(requested: Bitrate, target: Bitrate) -> Self {
         Self { requested: requested.min(target), target }
     }
@@ -84,9 +84,9 @@ mod tests {
         assert_eq!(sfc.requested(), FLOOR);
     }
 
-    /// Found by the model (tests/model), and by simulation (experiments/beyond/told-too-high): if C_r was told too high,
-    /// each RTT loses, and who has more of them in an interval is cut more often. The estimate follows, and the near flow
-    /// starves.
+    /// Found by the model (tests/model), and by simulation (experiments/beyond/told-too-high): if the told C_r is too
+    /// high, every RTT has losses, and a flow with more RTTs in an interval is cut more often. The estimate follows,
+    /// and the near flow starves.
     #[test]
     fn on_rtt_cuts_the_near_flow_more_in_the_same_time() {
         let [mut near, mut far] = [SingleFlowController::new(Bitrate::from_mbps(50)); 2];

@@ -1,4 +1,5 @@
-//! CapacityEstimator: what one flow could achieve (gtp-2004 4.2), exponential increase and loss-proportional decrease.
+//! CapacityEstimator: the rate that one flow could achieve (gtp-2004 4.2), exponential increase and loss-proportional
+//! decrease.
 
 use inhaul_base::Bitrate;
 
@@ -104,8 +105,8 @@ mod tests {
         assert_eq!(ce.on_interval(sample(100, 0.0), TARGET, Bitrate::from_mbps(101)), Bitrate::from_mbps(101));
     }
 
-    /// Found by the model (tests/model): a sender that gives no more reaches 0.95 of the targets that are up to 5 % above,
-    /// so its estimate grows to 8 % above what it gives, over and over. Others are without as much.
+    /// Found by the model (tests/model): a sender at its limit reaches 0.95 of targets that are up to 5 % above it, so
+    /// its estimate grows to 8 % above its limit, over and over. Other flows lose as much.
     #[test]
     fn on_interval_grants_a_slow_sender_up_to_eight_percent_that_it_does_not_use() {
         let gives = Bitrate::from_mbps(30);

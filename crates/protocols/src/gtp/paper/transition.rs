@@ -7,13 +7,13 @@ use inhaul_base::{Bitrate, Time};
 /// Most targets that are noted ahead of time.
 const PLANS_MAX: usize = 16;
 
-/// One flow's targets that are to be taken over in the future, in order.
+/// One flow's future targets, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Plans(VecDeque<(Time, Bitrate)>);
 
 impl Plans {
-    /// Notes a target that is to be taken over at `at`, not before those that were noted earlier. For a change of the
-    /// rates of all flows, that is RTTmax - RTT_i from now.
+    /// Notes a target for the time `at`, but not before earlier noted targets. For a change of the rates of all flows,
+    /// that is RTTmax - RTT_i from now.
     pub fn plan(&mut self, at: Time, target: Bitrate) {
         if self.0.len() == PLANS_MAX {
             self.0.pop_front();
@@ -67,7 +67,7 @@ mod tests {
     fn plans_are_taken_over_in_order_and_the_last_that_is_due_counts() {
         let mut plans = Plans::default();
         plans.plan(at(9), Bitrate::from_mbps(1));
-        // Another longest RTT: not before what was noted earlier.
+        // The longest RTT has changed: the new target is not before earlier noted ones.
         plans.plan(at(5), Bitrate::from_mbps(2));
         plans.plan(at(20), Bitrate::from_mbps(3));
         assert_eq!((plans.due(), plans.last()), (Some(at(9)), Some(Bitrate::from_mbps(3))));

@@ -14,9 +14,9 @@ use crate::gtp::wire::{OwnMessage, RATE_MAX};
 const INTERVAL_RTTS: u64 = 3;
 /// Targets that move by less than this part are left alone.
 const TARGET_CHANGE: f64 = 0.001;
-/// No capacity is tested for so many intervals after data was held.
+/// No capacity is tested for this many intervals after data was held.
 const HELD_INTERVALS: u64 = 4;
-/// What the host can take in is followed in steps of this part.
+/// The host's capacity is followed in steps of this part.
 const HOST_CHANGE: f64 = 0.02;
 /// The rate that a sender-limited flow is asked for leaves it this much room, so that the end of the limit shows at
 /// once. Not in the paper, where 2 % is all the room there is: a sender whose processor is taken away now and then
@@ -39,11 +39,11 @@ pub(in crate::gtp) enum Control {
 pub(super) struct Central {
     control: Control,
     given: Option<Bitrate>,
-    /// What the host can take in now, as it says itself.
+    /// The host's present capacity, as it reports it.
     host: Option<Bitrate>,
     socket_buffer: u64,
     capacities: Capacities,
-    /// When the central interval ends, and how long it was to be.
+    /// When the central interval ends, and its planned length.
     due: Option<Time>,
     interval: Span,
     /// When the last one ended.
@@ -56,7 +56,7 @@ pub(super) struct Central {
     held: Held,
 }
 
-/// How long data was held so far: what comes is measured over the rest of the time.
+/// How long data was held so far: arrivals are measured over the rest of the time.
 #[derive(Debug, Default)]
 struct Held {
     before: Span,
@@ -100,7 +100,7 @@ impl Central {
         }
     }
 
-    /// C_r: what was given, or less if less was found, or if the host takes less in now.
+    /// C_r: the given value, or less if the measured bound or the host's present capacity is less.
     pub(super) fn capacity(&self) -> Option<Bitrate> {
         self.given.into_iter().chain(self.host).chain(self.capacities.limit()).min()
     }
@@ -132,7 +132,7 @@ impl Central {
             && let Some(blocks) = self.capacities.train_blocks(&flow.sample(), self.capacity(), trains)
         {
             flow.phase = Phase::Train { blocks, after: flow.requests.last_id() };
-            // It may be another path than before: what was lost on that one says nothing of it.
+            // It may be a new path: losses of the old one do not describe it.
             flow.found.path = Bound::default();
             flow.monitor.watch_bursts();
             return Some(flow.tell_rate(RATE_MAX, true));
@@ -141,7 +141,7 @@ impl Central {
         if self.control == Control::Paper {
             flow.found.judge_by_the_paper();
         }
-        // gtp-2004 4.4: a new flow's estimate is what is known to bound it.
+        // gtp-2004 4.4: a new flow's estimate is its known bound.
         flow.phase = Phase::Steady;
         flow.found.estimate = flow.known_bound();
         flow.measured = true;
@@ -184,8 +184,8 @@ impl Central {
         }
     }
 
-    /// A flow's sender no longer limits it to `before`. What was measured under the limit shows only that: where nothing
-    /// else bounds the flow, its path is known to carry so much, and no more.
+    /// A flow's sender no longer limits it to `before`. Measurements under the limit show only that rate: if nothing
+    /// else bounds the flow, its path is known to carry just that rate.
     pub(super) fn on_lifted(&self, before: Bitrate, flow: &mut Flow) {
         let is_unbound = self.capacity().is_none() && flow.found.path.limit().is_none();
         if self.control == Control::Discover && is_unbound && flow.measured {
@@ -202,7 +202,7 @@ impl Central {
     /// The user has chosen another policy.
     ///
     /// # Errors
-    /// When capacities are given to the letter of the paper, or a rate is to be held and none was told.
+    /// If capacities are given as in the paper, or if a rate must be held and none was given.
     pub(super) fn set_policy(&mut self, now: Time, policy: Policy, flows: &mut Flows) -> Result<(), CommandError> {
         let control = match policy {
             _ if self.control == Control::Paper => return Err(CommandError::NoPolicies),
@@ -217,7 +217,7 @@ impl Central {
         Ok(())
     }
 
-    /// The host says what it can take in now.
+    /// The host reports its present capacity.
     pub(super) fn host_takes(&mut self, now: Time, rate: Option<Bitrate>, flows: &mut Flows) {
         let is_same = match (self.host, rate) {
             (Some(before), Some(rate)) => (rate.as_f64() / before.as_f64().max(1.0) - 1.0).abs() < HOST_CHANGE,
@@ -229,14 +229,14 @@ impl Central {
         }
     }
 
-    /// The host says what its own TCP takes: counted from the next interval on.
+    /// The host reports the rate of its own TCP: counted from the next interval on.
     pub(super) fn host_tcp(&mut self, now: Time, wire_bytes: u64, tcp: TcpFlows, flows: &Flows) {
         // Where some of our own data comes over TCP it would count twice.
         let tcp = if flows.awake().any(|(_, flow)| flow.core.reliable) { TcpFlows::default() } else { tcp };
         self.capacities.note_host_tcp(now, wire_bytes, tcp);
     }
 
-    /// C_r without what the host's own TCP has of it.
+    /// C_r without the share of the host's own TCP.
     fn left(&self, now: Time, flows: &mut Flows) -> Option<Bitrate> {
         if self.control == Control::Fixed || !self.capacities.is_beside_host(now) {
             return self.capacity();
@@ -251,8 +251,8 @@ impl Central {
         self.due = self.due.map(|due| due.max(pause.end() + INTERVAL_MIN));
     }
 
-    /// A flow's loss ratio over an RTT, beyond what is ambient: a high one is acted on before the interval ends. All
-    /// flows together have received `wire_bytes` since the start.
+    /// A flow's loss ratio over an RTT, beyond the ambient one: a high ratio has an effect before the interval ends.
+    /// All flows together have received `wire_bytes` since the start.
     pub(super) fn on_rtt(&mut self, now: Time, excess: f64, wire_bytes: u64, flows: &Flows) {
         if self.control == Control::Discover {
             self.capacities.note_arrived(self.held.active(now), wire_bytes);
@@ -260,7 +260,7 @@ impl Central {
             let lone = flows.values().next().filter(|flow| flows.len() == 1 && flow.is_under_way());
             let lone_fails = || lone.is_some_and(|flow| self.capacities.lone_test_fails(&flow.sample(), &flow.found));
             if (is_alarm || lone_fails()) && self.due.is_some() {
-                // Of many flows there is always one that is alarmed.
+                // With many flows, one is always alarmed.
                 self.due = self.due.min(Some(now.max(self.ended + INTERVAL_MIN)));
             }
         }
@@ -330,7 +330,7 @@ impl Central {
         }
         let beside_host = self.control != Control::Fixed && self.capacities.is_beside_host(now);
         flows.awake_mut().for_each(|(_, flow)| flow.beside_host = beside_host);
-        // Beside others' traffic windows say what flows may have; what was told of the receiver bounds them all.
+        // Beside others' traffic, windows set the flows' rates; the receiver's given capacity bounds them all.
         let capacity = if self.capacities.is_competing() {
             self.capacities.compete_all(now, false, &mut group(flows));
             obey(now, flows);
@@ -356,7 +356,7 @@ impl Central {
                 }
                 continue;
             }
-            // A sender that gives all it has is left room to give more when it can: nobody else counts on less.
+            // A limited sender gets room to send more when it can: no other flow gets less by this.
             let room = flow.found.limited && target >= flow.found.estimate.mul_f64(BINDS);
             let path = flow.found.path.limit().unwrap_or(RATE_MAX).min(sample.bound);
             let target = match room {

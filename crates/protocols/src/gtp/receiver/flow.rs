@@ -22,7 +22,7 @@ const MUTE_MAX: Span = Span::from_secs(30);
 const STALL_MIN: Span = Span::from_millis(300);
 /// The controller acts once per RTT, but not more often than this.
 const RTT_TICK_MIN: Span = Span::from_millis(5);
-/// A burst is what is sent in this time ...
+/// A burst is the data of this time ...
 const BURST_SPAN: Span = Span::from_micros(250);
 /// ... or in this time on a short path ...
 const LONG_BURST_SPAN: Span = Span::from_millis(1);
@@ -31,18 +31,18 @@ const HOST_BURST_SPAN: Span = Span::from_millis(4);
 const HOST_RTT: Span = Span::from_micros(900);
 /// ... but no more UDP payload than one message with segmentation offload takes.
 const OFFLOAD_BYTES_MAX: u64 = 65_507;
-/// Where the rate was told and the path has borne it, a burst is what is sent in `LONG_BURST_SPAN`, or this many
-/// packets that are sent in `HOST_BURST_SPAN`; but no more than this many messages.
+/// If the rate was given and the path has carried it, a burst is the data of `LONG_BURST_SPAN`, or this many packets
+/// sent in `HOST_BURST_SPAN`; but at most this many messages.
 const TOLD_BURST_PACKETS: u64 = 8;
 const TOLD_BURST_MESSAGES: u64 = 2;
-/// A rate was told if it is this part of what was.
+/// A rate counts as given if it is at least this part of the given one.
 const TOLD_PART: f64 = 0.98;
 /// Requests run ahead of the data by a part of the RTT or this time, whichever is more.
 const LEAD: Span = Span::from_millis(5);
-/// Least and most bytes that are asked for ahead: bounds what a receiver must remember.
+/// Least and most bytes that are requested ahead: bounds a receiver's memory.
 const OUTSTANDING_BLOCKS_MIN: u64 = 16;
 const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
-/// A window is asked for in so many parts.
+/// A window is requested in this many parts.
 const WINDOW_PARTS: u64 = 16;
 /// A stalled sender is tried with so few blocks.
 const STALLED_BLOCKS: u64 = 16;
@@ -55,7 +55,7 @@ pub(super) fn group(flows: &mut Flows) -> Group<'_> {
     Group::new(flows.awake_mut().map(|(&id, flow)| flow.member(id, None)))
 }
 
-/// The same at the end of a central interval, with what that brought.
+/// The same at the end of a central interval, with its measurements.
 pub(super) fn group_after_interval(now: Time, flows: &mut Flows) -> Group<'_> {
     Group::new(flows.awake_mut().map(|(&id, flow)| {
         let measured = flow.is_under_way() && !flow.core.reliable;
@@ -69,7 +69,7 @@ pub(super) fn obey(now: Time, flows: &mut Flows) {
     flows.awake_mut().for_each(|(_, flow)| flow.obey(now));
 }
 
-/// Flow `id` has seen congestion: those that bring the same data set have, too.
+/// Flow `id` has seen congestion: flows of the same data set count as congested, too.
 pub(super) fn cut_siblings(now: Time, id: FlowId, flows: &mut Flows) {
     let Some(object) = flows.get(&id).map(|flow| flow.core.join.object) else { return };
     for (_, flow) in flows.awake_mut().filter(|(other, flow)| **other != id && flow.core.join.object == object) {
@@ -91,7 +91,7 @@ const SOURCE_PARTS: u64 = 8;
 pub(super) enum Phase {
     /// The path is not open yet.
     Opening,
-    /// The path is measured by a burst of so many packets.
+    /// The path is measured by a burst of this many packets.
     Train {
         /// Blocks in the burst.
         blocks: u64,
@@ -104,9 +104,9 @@ pub(super) enum Phase {
     Idle,
 }
 
-/// What an RTT brought.
+/// The measurements of an RTT.
 pub(super) struct Tick {
-    /// The loss ratio beyond what is ambient.
+    /// The loss ratio beyond the ambient one.
     pub(super) loss: f64,
     /// To be sent, if the rate has changed.
     pub(super) message: Option<OwnMessage>,
@@ -123,13 +123,13 @@ pub(crate) struct Flow {
     pub(super) monitor: SingleFlowMonitor,
     pub(super) controller: SingleFlowController,
     pub(super) estimator: CapacityEstimator,
-    /// What the law has found of it: the estimate in force (r_hat) above all.
+    /// The law's findings: above all, the estimate in force (r_hat).
     pub(super) found: Found,
     /// The host's own TCP takes part, and its queue must not keep the flow from its rate.
     pub(super) beside_host: bool,
     /// The path has been measured, or need not be: the estimate means something.
     pub(super) measured: bool,
-    /// Targets from the scheduler that are to be taken over in the future.
+    /// Future targets from the scheduler.
     pub(super) plans: Plans,
     pub(super) epoch: u16,
     pub(super) told_rate: Bitrate,
@@ -138,7 +138,7 @@ pub(crate) struct Flow {
     pub(super) held_by: HeldBy,
     /// How the path does if it is a byte stream.
     pub(super) stream: Stream,
-    /// The sender was told that nothing is to come in this time.
+    /// The sender was told that no data may come in this time.
     held: Option<Pause>,
     next_rtt_tick: Time,
     /// When data last came, or was asked for when nothing was outstanding.
@@ -184,7 +184,7 @@ impl Flow {
         self.is_running() && self.told_rate > Bitrate::ZERO
     }
 
-    /// Everything has come: the flow rests, and what it was told before it did is over.
+    /// Everything has come: the flow rests, and earlier orders to it end.
     pub(super) fn rest(&mut self) {
         self.phase = Phase::Idle;
         self.stalled = false;
@@ -204,7 +204,7 @@ impl Flow {
         self.monitor.base_rtt().unwrap_or(RTT_GUESS)
     }
 
-    /// What the law is told of the flow.
+    /// The law's input about the flow.
     pub(super) fn sample(&self) -> Sample {
         Sample {
             object: self.core.join.object,
@@ -230,7 +230,7 @@ impl Flow {
         Member::new(id, self.sample(), &mut self.found, interval)
     }
 
-    /// Does what the law asks of it.
+    /// Executes the law's orders.
     fn obey(&mut self, now: Time) {
         let orders = self.found.take_orders();
         if let Some(queue) = orders.delay_is_base {
@@ -244,13 +244,13 @@ impl Flow {
         }
     }
 
-    /// What bounds this flow by what was told: min(C_i, R_app, R_send).
+    /// This flow's bound by given limits: min(C_i, R_app, R_send).
     pub(super) fn known_bound(&self) -> Bitrate {
         let limits = [self.core.join.limits.link_rate, self.core.join.limits.application_rate, self.send_limit];
         limits.into_iter().flatten().min().unwrap_or(RATE_MAX).min(RATE_MAX)
     }
 
-    /// Sets the estimate by what is known of the path.
+    /// Sets the estimate by the known bound of the path.
     pub(super) fn estimate_by_path(&mut self) {
         let sample = self.sample();
         self.found.estimate_by_path(&sample);
@@ -281,7 +281,7 @@ impl Flow {
 
     // --- Requests ---------------------------------------------------------------------------------------------------
 
-    /// Whether `rate` is what was told, and not what is being looked for.
+    /// Whether `rate` is a given one, and not one being searched.
     fn is_told(&self, rate: Bitrate) -> bool {
         self.phase == Phase::Steady && rate >= self.known_bound().mul_f64(TOLD_PART)
     }
@@ -299,8 +299,7 @@ impl Flow {
         // Whole packets, and no more than segmentation offload takes.
         let most = OFFLOAD_BYTES_MAX / (u64::from(self.core.block) + HEADER_LEN as u64);
         let usual = (rate.bytes_in(span) / packet).clamp(1, most.max(1)) * packet;
-        // A rate that is being looked for is told by bursts that are short: long ones smooth away what others leave
-        // between them.
+        // While a rate is being searched, bursts are short: long bursts hide the gaps that others leave.
         if !self.is_told(rate) {
             return usual;
         }
@@ -309,9 +308,9 @@ impl Flow {
         self.monitor.bursts.bytes(usual, long) / packet * packet
     }
 
-    /// How many bytes may be outstanding, and how many of them are asked for at a time. What is on its way during an
-    /// RTT, and a lead so that the sender never runs dry; a request is due when half of the lead is used up. On a
-    /// short path the lead is what the socket buffer can hold, so a receiver that falls behind loses nothing.
+    /// How many bytes may be outstanding, and how many of them are requested at a time: the bytes in flight during an
+    /// RTT, and a lead so that the sender never runs dry. A request is due when half of the lead is used up. On a short
+    /// path the lead is the content of the socket buffer, so a receiver that falls behind loses nothing.
     fn outstanding_limit(&self, socket_buffer: u64) -> (u64, u64) {
         let block = u64::from(self.core.block);
         if let Phase::Train { blocks, .. } = self.phase {
@@ -330,7 +329,7 @@ impl Flow {
         let rate = self.controller.requested();
         let rtt_now = || self.base_rtt() + self.monitor.recent_queue();
         let rtt = match self.beside_host {
-            // A rate that is held needs what is on its way in others' queues, too.
+            // A held rate must count data in others' queues, too.
             _ if self.found.holds_rate() => rtt_now().max(self.rtt()),
             true => rtt_now(),
             false => self.base_rtt(),
@@ -346,8 +345,8 @@ impl Flow {
         self.outstanding_limit(socket_buffer).0
     }
 
-    /// Asks for more if enough of what was asked for has come; no more than `room` bytes are to be outstanding then.
-    /// Returns the request's number and ranges.
+    /// Requests more if enough of the requested bytes have come; at most `room` bytes are outstanding then. Returns the
+    /// request's number and ranges.
     pub(super) fn ask(
         &mut self,
         now: Time,
@@ -459,7 +458,7 @@ impl Flow {
         Some(self.last_data.max(held) + self.patience() + packets.min(Span::from_secs(10)))
     }
 
-    /// How long to wait for what should have left by now.
+    /// How long to wait for data that should have left by now.
     fn patience(&self) -> Span {
         if self.core.reliable {
             return Stream::patience(self.base_rtt());
@@ -467,31 +466,31 @@ impl Flow {
         (self.monitor.rtt().patience().unwrap_or(STALL_MIN) * 3).max(STALL_MIN)
     }
 
-    /// How late what was passed over may come before it is lost.
+    /// How late skipped data may come before it counts as lost.
     pub(super) fn reorder_window(&self) -> Span {
         if self.core.reliable { Stream::patience(self.base_rtt()) } else { self.monitor.reorder_window() }
     }
 
-    /// Whether what was asked for should have come long ago.
+    /// Whether requested data should have come long ago.
     pub(super) fn has_stalled(&self, now: Time) -> bool {
         self.stalls_at().is_some_and(|at| now >= at)
     }
 
     // --- Holds ------------------------------------------------------------------------------------------------------
 
-    /// Whether the sender was told of this pause, or of one that goes into it.
+    /// Whether the sender was told of this pause, or of an overlapping one.
     pub(super) fn is_held_for(&self, pause: Pause) -> bool {
         self.held.is_some_and(|held| held.end() > pause.start)
     }
 
-    /// Whether nothing is to come at `now`, or soon; until when, then. Rates that are told meanwhile would be
-    /// measured over what came before and after.
+    /// Whether no data may come at `now` or soon, and until when. A rate told meanwhile would be measured over data
+    /// from before and after the pause.
     fn held_until(&self, now: Time) -> Option<Time> {
         self.held.map(Pause::end).filter(|end| *end > now)
     }
 
-    /// The message that has the sender hold its data, so that none comes in this time. What comes after it is judged
-    /// apart from what came before.
+    /// The message that tells the sender to hold its data, so that none comes in this time. Data after the pause is
+    /// judged apart from data before it.
     pub(super) fn hold(&mut self, now: Time, pause: Pause) -> OwnMessage {
         self.epoch = self.epoch.wrapping_add(1);
         self.monitor.begin_epoch(self.epoch);
@@ -531,7 +530,7 @@ impl Flow {
         OwnMessage::Rate { epoch: self.epoch, rate, burst: u32::try_from(burst).unwrap_or(u32::MAX) }
     }
 
-    /// The controller's step, once per RTT. Returns the loss ratio of the RTT (beyond what is ambient) and the message
+    /// The controller's step, once per RTT. Returns the loss ratio of the RTT (beyond the ambient one) and the message
     /// to send if the rate has changed.
     pub(super) fn rtt_tick(&mut self, now: Time) -> Option<Tick> {
         if now < self.next_rtt_tick || self.held_until(now).is_some() {
@@ -547,7 +546,7 @@ impl Flow {
             return Some(self.rivalry_tick(now));
         }
         if self.found.holds_rate() {
-            // What is lost is judged over central intervals.
+            // Losses are judged over central intervals.
             return None;
         }
         let loss = self.found.excess(loss?);

@@ -7,10 +7,10 @@ use super::flow::{Flow, Phase};
 use crate::gtp::discover::BINDS;
 use crate::gtp::wire::RATE_MAX;
 
-/// A sender that has fallen short so many times in a row is what holds its flow.
+/// A sender counts as its flow's limit if it has fallen short this many times in a row.
 const SHORT_TIMES: u32 = 2;
 
-/// What holds a flow that the scheduler grants `target`, where `holder` is what holds those that share the receiver.
+/// The limit of a flow that the scheduler grants `target`; `holder` is the limit of the flows that share the receiver.
 pub(super) fn of(flow: &Flow, target: Bitrate, holder: HeldBy) -> HeldBy {
     let found = &flow.found;
     let estimate = found.wanted(&flow.sample()).min(RATE_MAX);

@@ -8,7 +8,7 @@ use inhaul_transport::{FlowId, Pause};
 
 use super::flow::Flow;
 
-/// A hold is told so much before it must be: to wake up may be late.
+/// A hold is sent this long before it must be: the wake-up may be late.
 const SLACK: Span = Span::from_millis(1);
 /// A shorter hold is not worth a message.
 const HOLD_MIN: Span = Span::from_millis(1);
@@ -38,9 +38,8 @@ impl Outlook {
         self.pause.is_some_and(|pause| pause.start <= comes && comes < pause.end() && !flow.is_held_for(pause))
     }
 
-    /// Tells those senders whose data would come in the pause, and be more than the socket buffer takes, to hold: a
-    /// round trip before it begins, so that the last that was sent comes right before. Returns the pause, if any
-    /// sender was told.
+    /// Tells senders to hold if their data would come in the pause and overfill the socket buffer: a round trip before
+    /// the pause begins, so that the last sent data comes right before it. Returns the pause, if any sender was told.
     pub(super) fn tell(&mut self, now: Time, socket_buffer: u64, core: &mut Core<Flow>) -> Option<Pause> {
         if self.due.is_none_or(|due| due > now) {
             return None;
@@ -57,8 +56,8 @@ impl Outlook {
             return None;
         }
         for (&id, flow) in core.flows.awake_mut().filter(|(_, flow)| flow.is_under_way()) {
-            // What requests let through is about what the buffer takes. The little that is lost beyond that costs less
-            // than a hold which begins too early or ends too late.
+            // The requested bytes are about the size of the buffer. The little loss beyond that costs less than a hold
+            // which begins too early or ends too late.
             if flow.is_held_for(pause) || flow.found.window_bound {
                 continue;
             }
@@ -68,7 +67,7 @@ impl Outlook {
                 due = due.min(tell);
                 continue;
             }
-            // What was sent before the message comes there cannot be held any more.
+            // Data sent before the message arrives cannot be held any more.
             let start = pause.start.max(now + rtt);
             let length = pause.end().since(start);
             let comes = flow.told_rate.bytes_in(length).min(flow.outstanding_max(socket_buffer));

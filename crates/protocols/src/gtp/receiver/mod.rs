@@ -46,7 +46,7 @@ impl Gtp {
         }
     }
 
-    /// Has senders hold what would come while the host does not run.
+    /// Tells senders to hold data that would come while the host does not run.
     fn tell_holds(&mut self, now: Time, core: &mut Core<Flow>) {
         if let Some(pause) = self.outlook.tell(now, self.socket_buffer, core) {
             self.central.on_hold(pause);
@@ -241,12 +241,12 @@ impl Reception for Gtp {
     }
 
     fn ask(&mut self, now: Time, flow: &mut Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
-        // What would come while the host does not run must fit into its socket buffer.
+        // Data that comes while the host does not run must fit into its socket buffer.
         let room = if self.outlook.meets(now, flow) { self.socket_buffer / 2 } else { u64::MAX };
         flow.ask(now, object, self.socket_buffer, room)
     }
 
-    /// The path is measured anew, because what was lost says nothing of its rate.
+    /// The path is measured anew, because the loss does not show its rate.
     fn on_narrower(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         flow.monitor.end_train();
@@ -308,7 +308,7 @@ impl Reception for Gtp {
         self.central.set_policy(now, policy, &mut core.flows)
     }
 
-    /// What the host can take in is C_r (gtp-2004 2), and it may have pauses.
+    /// The host's capacity is C_r (gtp-2004 2), and it may have pauses.
     fn on_host(&mut self, now: Time, sample: HostSample, core: &mut Core<Flow>) {
         if let Some(tcp) = sample.tcp {
             self.central.host_tcp(now, self.wire_bytes, tcp, &core.flows);

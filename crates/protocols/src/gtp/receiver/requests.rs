@@ -1,7 +1,7 @@
-//! What one flow has been asked for and has not yet delivered, in the order in which it will be sent.
+//! Outstanding ranges of one flow, in the order in which they will be sent.
 //!
 //! The sender answers requests in order, so data that arrives proves that everything requested before it has been
-//! sent. What was passed over is a gap; a gap that does not fill within the reordering window is lost.
+//! sent. Skipped bytes are a gap; a gap that does not fill within the reordering window is lost.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct Request {
     /// Ascending and disjoint, as sent: the first, and the others, which few requests have.
     first: ByteRange,
     others: Vec<ByteRange>,
-    /// What has neither come nor been given up.
+    /// Ranges that have neither come nor been given up.
     pending: RangeSet,
 }
 
@@ -40,7 +40,7 @@ struct Gap {
     range: ByteRange,
 }
 
-/// What an arrival was.
+/// The kind of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// Waited for, and in order.
@@ -58,7 +58,7 @@ impl Outstanding {
         Self { requests: VecDeque::new(), first_id: 1, pending_bytes: 0, frontier: (1, 0), gaps: VecDeque::new() }
     }
 
-    /// Bytes asked for that have neither come nor been given up.
+    /// Requested bytes that have neither come nor been given up.
     pub(super) fn pending_bytes(&self) -> u64 {
         self.pending_bytes
     }
@@ -124,7 +124,7 @@ impl Outstanding {
         }
     }
 
-    /// Notes as gaps what is pending from the frontier up to `to`.
+    /// Notes the pending bytes from the frontier up to `to` as gaps.
     fn pass_over(&mut self, now: Time, to: (u32, u64), epoch: u16) {
         let from = self.frontier;
         // Requests retired since then were answered in full.
@@ -173,7 +173,7 @@ impl Outstanding {
         self.frontier = (self.last_id().wrapping_add(1), 0);
     }
 
-    /// What is pending of `range` is waited for no longer, and not lost.
+    /// The flow stops waiting for pending bytes of `range`; they do not count as lost.
     pub(super) fn forget(&mut self, range: ByteRange) {
         for request in &mut self.requests {
             self.pending_bytes -= request.pending.remove(range);
@@ -216,8 +216,8 @@ impl Outstanding {
 }
 
 impl Request {
-    /// Whether `range` is made of whole blocks of one of the ranges. Bounds what a hostile sender can cut the object
-    /// into.
+    /// Whether `range` is made of whole blocks of one of the ranges. Bounds the pieces into which a hostile sender can
+    /// cut the object.
     fn is_block_aligned(&self, range: ByteRange) -> bool {
         let after = self.others.partition_point(|r| r.start <= range.start);
         let whole = after.checked_sub(1).map_or(self.first, |index| self.others[index]);
@@ -304,7 +304,7 @@ mod tests {
         out.arrive(at(1), 1, blocks(0, 2), 0);
         assert_eq!(out.arrive(at(2), 2, blocks(6, 2), 0), Arrival::InOrder);
         assert_eq!((expired(&mut out, at(9)), out.pending_bytes()), (vec![], 0));
-        // It may come all the same.
+        // It may still come.
         assert_eq!(out.arrive(at(9), 1, blocks(3, 1), 0), Arrival::Late);
     }
 

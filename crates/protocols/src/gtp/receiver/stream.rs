@@ -5,28 +5,29 @@
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::STREAM_AHEAD_MAX;
 
-/// What is asked for ahead is what came in so many round trips, and in this time: a stream's rate may double in each,
-/// and what is measured of it is older than one.
+/// Bytes requested ahead: the arrivals of this many round trips, and of this time. A stream's rate may double in each
+/// round trip, and its measurement is older than one.
 const WINDOW_RTTS: u64 = 4;
-/// While the rate rises, it is so many. Of a rate that doubles in each, four are all that is on its way when the
-/// measurement is oldest, and then nothing is left for what is still to be asked for and for what sockets hold.
+/// While the rate rises, it is this many. If the rate doubles in each round trip, four are all in flight when the
+/// measurement is oldest; then nothing is left for further requests and for the sockets' buffers.
 const WINDOW_RTTS_RISING: u64 = 8;
-/// A rate rises that is so many times what it was.
+/// A rate counts as rising if it is this many times the earlier one.
 const RISING: f64 = 1.25;
 const WINDOW_SPAN: Span = Span::from_millis(100);
-/// ... but at least so much, before anything is known, and at most `STREAM_AHEAD_MAX`: 5 round trips of 200 ms at 1 Gbit/s.
-/// What follows a loss in a stream stays outstanding until that has been repaired, which takes one or two.
+/// ... but at least this much, before anything is known, and at most `STREAM_AHEAD_MAX`: 5 round trips of 200 ms at 1
+/// Gbit/s. Data behind a loss in a stream stays outstanding until the loss is repaired, which takes one or two round
+/// trips.
 const WINDOW_MIN: u64 = 2 << 20;
 /// Rates are measured over a round trip, but no less than this.
 const MEASURED_MIN: Span = Span::from_millis(50);
 /// In each of these the highest rate that was seen counts for this part less. Streams stand still for a while after a
 /// loss, and go on.
 const FADING: f64 = 0.9;
-/// The flow is expected to use up to this many times what it had: its stream may have just begun.
+/// The flow is expected to use up to this many times its earlier rate: its stream may have just begun.
 const GROWTH: f64 = 2.0;
 /// ... and no less than this.
 const USE_MIN: Bitrate = Bitrate::from_mbps(10);
-/// What has not come for so long was lost with one of the streams, or was never sent.
+/// Data that has not come for this long was lost with one of the streams, or was never sent.
 const LOST_AFTER: Span = Span::from_secs(3);
 
 /// How a stream does.
@@ -41,7 +42,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// So many bytes came.
+    /// `bytes` came.
     pub(super) fn on_data(&mut self, now: Time, bytes: u64, base_rtt: Span) {
         let since = *self.since.get_or_insert(now);
         self.bytes += bytes;
@@ -65,7 +66,7 @@ impl Stream {
         self.rate
     }
 
-    /// What the flow may come to use; `None` while nothing is known.
+    /// The rate that the flow may reach; `None` while unknown.
     pub(super) fn use_expected(&self) -> Option<Bitrate> {
         (self.rate > Bitrate::ZERO).then(|| self.rate.mul_f64(GROWTH).max(USE_MIN))
     }

@@ -1,10 +1,10 @@
-//! SendCapacity: R_send where nobody has told it (gtp-2004 4.2: "senders may be able to explicitly specify the
+//! SendCapacity: measures R_send if it was not given (gtp-2004 4.2: "senders may be able to explicitly specify the
 //! bandwidth", future work). An addition to the paper (PROTOCOL.md 7.10).
 //!
 //! A receiver that shares a sender's link with others sees a narrow path, and cannot know that it is shared. The sender
-//! sees all of its flows: where those of several receivers are cut within the same look, it is its own link that was
-//! full, and what left meanwhile is its capacity. From then on the flows share that max-min fairly, as if it had been
-//! told; none of them fills the link, so those that have less than their share find that there is more.
+//! sees all of its flows. If the flows of several receivers are cut within the same look, its own link was full, and
+//! its capacity is the rate at which data left meanwhile. From then on the flows share that capacity max-min fairly, as
+//! if it had been given. No flow fills the link, so flows below their share find that there is more.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,38 +15,38 @@ use crate::gtp::discover::{BINDS, MARGIN};
 
 /// From one look at the flows to the next.
 pub(super) const LOOK: Span = Span::from_secs(1);
-/// A flow was cut if its receiver asks for less than this part of what it asked for before, or was told.
+/// A flow was cut if its receiver requests less than this part of its last requested rate, or of its told limit.
 const CUT: f64 = 0.995;
-/// The link is full if flows with this part of what leaves are cut within a look.
+/// The link is full if flows with this part of the sent data are cut within a look.
 const CUT_PART: f64 = 0.6;
-/// One such look may be chance: two within so many count.
+/// One such look may be chance: two within this many looks count.
 const SIGN_LOOKS: u32 = 8;
-/// What is left unused at first, beside the margin, so that the queue drains.
+/// The part left unused at first, beside the margin, so that the queue drains.
 const SEND_DRAIN: f64 = 0.02;
-/// First step of a test, in parts of what was found; and the most, by doubling where it passes.
+/// First step of a test, as a part of the found capacity; and the maximum, reached by doubling while tests pass.
 const SEND_STEP: (f64, f64) = (0.01, 0.25);
 /// What carries a step of more than this was not found, but became more, or was never full.
 const MORE_STEP: f64 = 0.08;
-/// What is found again within this part is the same.
+/// A new result within this part counts as the same.
 const SAME_LINK: f64 = 0.05;
-/// Looks until a test: at first, and where a test has found the same again, from so many on to so many.
+/// Looks until a test: at first, and the range after tests that found the same again.
 const TEST_FIRST: u32 = 1;
 const TEST_AGAIN: (u32, u32) = (4, 16);
-/// What does not bind for so many looks is forgotten.
+/// A limit that does not bind for this many looks is forgotten.
 const IDLE_LOOKS: u32 = 16;
-/// Looks in which nothing is found after something was that was never there: from so many on to so many.
+/// Looks without a search after a false result: least and most.
 const DEAF: (u32, u32) = (8, 128);
 
-/// What a look sees of one flow.
+/// One flow in a look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     /// Its receiver.
     pub(super) receiver: IpAddr,
-    /// What it has sent since the last look.
+    /// Its sent bytes since the last look.
     pub(super) sent: Bitrate,
-    /// What it is asked for, and what it was at the last look.
+    /// Its requested rate, now and at the last look.
     pub(super) requested: (Bitrate, Bitrate),
-    /// What its receiver was told that it could have.
+    /// The limit that its receiver was told.
     pub(super) told: Option<Bitrate>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct SendCapacity {
     deaf: (u32, u32),
 }
 
-/// What was found.
+/// The found capacity.
 #[derive(Debug)]
 struct Found {
     /// What left when the link was full.
@@ -77,7 +77,7 @@ struct Found {
     step: f64,
     /// A queue is to drain.
     drains: bool,
-    /// Looks until the next test, and how many there were to be.
+    /// Looks until the next test, and their planned number.
     hold: u32,
     wait: u32,
     /// Looks in which it did not bind.
@@ -99,7 +99,7 @@ impl Found {
         self.wait > TEST_FIRST
     }
 
-    /// The link is full, and `came` left. In a test that says nothing against what was found before.
+    /// The link is full, and `came` left. In a test, this does not contradict the found capacity.
     fn refute(&mut self, came: Bitrate) {
         let is_same = (came.as_f64() / self.cap.as_f64() - 1.0).abs() < SAME_LINK;
         let (cap, wait) = match is_same {
@@ -145,7 +145,7 @@ impl SendCapacity {
         self.due.get_or_insert(now + LOOK);
     }
 
-    /// What is left is one receiver's: its own to find.
+    /// The rest belongs to one receiver, which finds it itself.
     pub(super) fn end(&mut self) {
         *self = Self::default();
     }
@@ -204,7 +204,8 @@ mod tests {
 
     const LINK: f64 = 100.0;
 
-    /// Receivers that ask for `wanted` Mbit/s each, over one link: who has more than fits is cut to what comes.
+    /// Receivers that request `wanted` Mbit/s each, over one link: a flow with more than fits is cut to its delivered
+    /// rate.
     struct Network {
         capacity: SendCapacity,
         now: Time,

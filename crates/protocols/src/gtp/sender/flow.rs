@@ -7,21 +7,22 @@ use inhaul_transport::{FlowStats, TxBatch};
 
 use crate::gtp::wire::{DataHeader, Edge, HEADER_LEN};
 
-/// How long after the last data the edge is announced again: soon at first, because the tail may be lost, then seldom.
+/// How long after the last data the edge is announced again: soon at first, because the tail may be lost, then at
+/// longer intervals.
 const EDGE_GAPS_MS: [u64; 7] = [5, 10, 20, 50, 100, 200, 500];
-/// A burst is no more than what the flow's share earns in this time ...
+/// A burst is at most what the flow's share earns in this time ...
 pub(super) const BURST_SPAN_MAX: Span = Span::from_millis(50);
-/// ... nor than so many bytes or packets, whichever is more: a receiver needs no longer train to measure a path.
+/// ... and at most this many bytes or packets, whichever is more: a receiver needs no longer train to measure a path.
 const BURST_BYTES_MAX: u64 = 256 << 10;
 const BURST_PACKETS: u64 = 16;
 /// UDP payload that one flow adds to a batch before others that are due have their turn: a message with segmentation
 /// offload at least, ...
 const TURN_BYTES_MIN: u64 = 65_507;
-/// ... and at most so much, though no other is due yet.
+/// ... and at most this much, even if no other flow is due.
 const TURN_BYTES_MAX: u64 = 1 << 20;
-/// Beyond a burst, at once may leave what is earned while a wake-up is late by this much ...
+/// Beyond a burst, the credit of a wake-up that is late by this much may leave at once ...
 const LATENESS: Span = Span::from_micros(100);
-/// ... and little by little what was earned while wake-ups were late by this much.
+/// ... and the credit of lateness up to this much leaves little by little.
 pub(super) const LATENESS_KEPT: Span = Span::from_millis(3);
 /// A receiver stops its sender for no longer than this at a time, and no more than this ahead.
 const HOLD_MAX: Span = Span::from_secs(1);
@@ -33,12 +34,12 @@ pub(crate) struct SendFlow {
     pub(super) requested_rate: Bitrate,
     requested_burst: u64,
     pub(super) told_limit: Option<Bitrate>,
-    /// At the last look across flows: what had been sent, and the rate that was asked for.
+    /// At the last look across flows: the sent bytes, and the requested rate.
     looked: (u64, Bitrate),
     /// Bytes that leave back to back: as requested, within bounds.
     burst: u64,
     pub(super) pacer: Pacer,
-    /// What is shared with other flows has no room before this.
+    /// The shared limit has no room before this time.
     held_until: Time,
     /// The receiver's host will not take data in.
     hold: Option<Hold>,
@@ -88,7 +89,7 @@ impl Shared<'_> {
 struct Hold {
     from: Time,
     until: Time,
-    /// The epoch of what is sent after it, and the one in force when it was asked for.
+    /// The epoch of data sent after it, and the epoch in force when it was requested.
     epoch: u16,
     before: u16,
     begun: bool,
@@ -112,12 +113,12 @@ impl SendFlow {
         }
     }
 
-    // --- What the receiver wants ------------------------------------------------------------------------------------
+    // --- Requests of the receiver -----------------------------------------------------------------------------------
 
     /// Another rate is asked for.
     pub(super) fn on_rate(&mut self, now: Time, epoch: u16, rate: Bitrate, burst: u32) {
         if epoch != self.epoch {
-            // What was saved up at the old rate is not for the new one.
+            // Credit saved at the old rate does not count at the new one.
             self.pacer.empty(now);
         }
         self.epoch = epoch;
@@ -125,7 +126,7 @@ impl SendFlow {
         self.requested_burst = u64::from(burst);
     }
 
-    /// Nothing is to be sent for a while. A later word replaces an earlier one.
+    /// Sending pauses for a while. A later message replaces an earlier one.
     pub(super) fn on_hold(&mut self, now: Time, epoch: u16, after: Span, length: Span) {
         let from = now + after.min(HOLD_MAX);
         let before = self.epoch;
@@ -136,14 +137,14 @@ impl SendFlow {
     fn held(&mut self, now: Time) -> Option<Time> {
         let hold = self.hold.as_mut().filter(|hold| hold.from <= now)?;
         if !std::mem::replace(&mut hold.begun, true) && self.epoch == hold.before {
-            // What is sent from now on is judged apart from what was sent before.
+            // Data sent from now on is judged apart from earlier data.
             self.epoch = hold.epoch;
         }
         if now < hold.until {
             return Some(hold.until);
         }
         self.hold = None;
-        // What was not sent meanwhile was not to be sent.
+        // The pause earned no credit.
         self.pacer.rest(now);
         None
     }
@@ -191,8 +192,8 @@ impl SendFlow {
         }
     }
 
-    /// Appends what may leave as far as `out` has room and `shared` allows; data for about `slot.share` packets if other
-    /// flows are due.
+    /// Appends datagrams that may leave, as far as `out` has room and `shared` allows; data for about `slot.share`
+    /// packets if other flows are due.
     pub(super) fn transmit(&mut self, now: Time, slot: Slot, shared: &mut Shared<'_>, out: &mut TxBatch) {
         let edge = self.push_edge(now, out);
         self.charge(slot.spent + edge, shared);
@@ -307,7 +308,7 @@ impl SenderFlow for SendFlow {
                 _ => due,
             }
         });
-        // What is due when the receiver is taken for gone, or will be, waits until it says something.
+        // Actions due after the receiver counts as gone wait until it sends something.
         let in_time = |due: &Time| *due < self.core.responsive_until();
         let data = data.filter(in_time);
         let edge = self.edge_due.filter(in_time);

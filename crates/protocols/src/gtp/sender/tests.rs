@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Flows 1 and 4 are of a client that may have 1 Mbit/s, and 2 and 5 of one that may have 1 Gbit/s.
+/// Flows 1 and 4 belong to a client with a limit of 1 Mbit/s, and 2 and 5 to a client with a limit of 1 Gbit/s.
 fn client(number: u32) -> Option<ClientRate> {
     let rate = [0, 1, 1000][number as usize % 3];
     (rate > 0).then(|| ClientRate { client: rate, rate: Bitrate::from_mbps(rate) })
@@ -70,7 +70,7 @@ impl Bench {
 
     fn datagram(&mut self, from: SocketAddr, flow: u32, datagram: PathDatagram) {
         let connection = ConnectionId(flow);
-        // No two datagrams have the same: one that has is a copy.
+        // Packet numbers are unique: a repeated number means a copy.
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let whole = Envelope { number, connection }.before(&datagram.emit());
@@ -78,7 +78,7 @@ impl Bench {
         self.sender.handle_datagrams(self.now, &[message], &mut Vec::new());
     }
 
-    /// Returns to the sender what it would have sent to `from`.
+    /// Returns the sender's challenge from its message to `from`.
     fn respond(&mut self, from: SocketAddr, number: u32) {
         let token = u64::from(number);
         let challenge = self.sender.challenge(from);
@@ -135,7 +135,7 @@ impl Bench {
         while self.sender.poll_event().is_some() {}
     }
 
-    /// What must be true at all times.
+    /// Invariants.
     fn check(&self) {
         let sender = &self.sender;
         assert!(sender.core().agenda_is_current());
@@ -181,7 +181,7 @@ fn hundreds_of_receivers_are_not_told_of_each_other_at_every_turn() {
     let mut sender = GtpSender::new(Gtp::new(&config), &config);
     let mut limits = 0;
     for number in 0..RECEIVERS {
-        // One a millisecond, each of which asks for all that there is.
+        // One request a millisecond, each for the whole object.
         let now = Time::ZERO + Span::from_millis(u64::from(number));
         let (flow, size, token) = (FlowId(number), 1 << 30, u64::from(number));
         let (connection, path, parameters) = (ConnectionId(number), path(1500), Default::default());
@@ -239,7 +239,7 @@ impl Bench {
         out.0
     }
 
-    /// What leaves by `end`, with a wake-up whenever one is due and a response every 50 ms from those who are listed.
+    /// The datagrams that leave by `end`, with all due wake-ups and a response every 50 ms from the listed flows.
     fn leaves_until(&mut self, end: Time, responding: &[(u32, u16)]) -> BTreeMap<(FlowId, SocketAddr), u64> {
         let mut all = BTreeMap::new();
         let mut respond = self.now;
@@ -338,7 +338,7 @@ fn r_send_holds_after_a_rest_for_one_flow_and_for_many() {
         for second in 0..3 {
             let end = bench.now + Span::from_secs(1);
             let mbit = total(&bench.leaves_until(end, &responding)) as f64 * 8e-6;
-            // In a second 100 Mbit and, at first, what a rest leaves: 60 ms' worth.
+            // 100 Mbit in a second and, at first, the credit of a rest: 60 ms' worth.
             println!("{flows} flows: {mbit} Mbit in second {second}");
             assert!((80.0..106.2).contains(&mbit), "{flows} flows: {mbit} Mbit in second {second}");
         }
@@ -352,7 +352,7 @@ fn data_goes_only_to_an_address_that_returned_its_challenge() {
     bench.request(1, 1, 1440, vec![ByteRange::new(0, MIB)]);
     let probe = PathDatagram::Probe { token: 1, number: 1, reply_to: ConnectionId(1) };
     bench.datagram(peer(9), 1, probe);
-    // An echo as long as the probe, and nothing else, however long it is waited.
+    // Only an echo as long as the probe, after any wait.
     let end = bench.now + Span::from_secs(2);
     assert_eq!(bench.leaves_until(end, &[]), BTreeMap::from([((FlowId(1), peer(9)), 24)]));
     // The challenge of one port, or a guess, opens no other.
@@ -405,7 +405,7 @@ fn without_responses_data_ends_and_with_them_it_returns_at_once() {
     // A quarter of a second at 10 MB/s.
     assert!((2_000_000..2_600_000).contains(&left), "{left} bytes");
     let due = bench.sender.poll_timeout().unwrap();
-    assert!(due > bench.now + Span::from_secs(20), "nothing is to be done until it responds, but {due:?}");
+    assert!(due > bench.now + Span::from_secs(20), "no action until it responds, but {due:?}");
     let end = bench.now + Span::from_millis(100);
     let left = total(&bench.leaves_until(end, &[(1, 9)]));
     assert!((900_000..1_200_000).contains(&left), "{left} bytes");

@@ -16,7 +16,7 @@ const FLOW: FlowId = FlowId(1);
 const BLOCK: u64 = 1_448;
 const SIZE: u64 = 10 * BLOCK;
 
-/// Packet numbers for so many datagrams, the first of them: none comes twice.
+/// The first of `count` packet numbers: none is used twice.
 fn numbers(count: usize) -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(count as u32, Ordering::Relaxed)
@@ -61,7 +61,7 @@ fn deliver(receiver: &mut impl Endpoint, now: Time, head: &[u8]) -> u64 {
     places.iter().map(|place| place.range.len()).sum()
 }
 
-/// What the receiver has said of its own, and whether the flow has failed.
+/// The receiver's own messages, and whether the flow has failed.
 fn said(receiver: &mut impl Endpoint) -> (Vec<OwnMessage>, bool) {
     let (mut messages, mut has_failed) = (Vec::new(), false);
     while let Some(event) = receiver.poll_event() {
@@ -115,7 +115,7 @@ fn done_behind_the_last_packet_is_answered_at_once() {
     assert_eq!(messages, [answer_of(vec![missing(2, 3), missing(5, 9)])]);
     let stats = receiver.flow_stats(FLOW).unwrap();
     assert_eq!((stats.lost_packets, stats.retransmitted_bytes, stats.outstanding_bytes), (5, 5 * BLOCK, 5 * BLOCK));
-    // What is sent again has new numbers. When all has come there is nothing to answer but Done itself.
+    // Retransmissions have new numbers. When all has come, the answer to Done is empty.
     blocks(&mut receiver, at(20), [(10, 2), (11, 5), (12, 6), (13, 7), (14, 8)]);
     assert_eq!(done(&mut receiver, at(20), 1, 15).0, [answer_of(vec![])]);
 }
@@ -174,7 +174,7 @@ fn an_answer_of_any_size_comes_in_pieces_of_bounded_length() {
     assert_eq!(in_pieces(1_448, vec![]), [OwnMessage::Missing { is_last: true, block: 1_448, sections: vec![] }]);
 }
 
-/// What a receiver says of a pause of which it hears `now`, in milliseconds: after which time, and for how long.
+/// A receiver's Hold for a pause reported `now`, in milliseconds: its start and its length.
 fn holds(plus: bool, now: u64, start: u64, length: u64) -> Vec<(f64, f64)> {
     let config = EndpointConfig::new(Role::Receiver, 1);
     let make = if plus { Rbudp::plus } else { Rbudp::new };

@@ -131,7 +131,7 @@ fn a_round_ends_with_done_and_the_answer_begins_the_next() {
     let again = [ByteRange::new(1_000, 2_000), ByteRange::new(4_000, 5_000), ByteRange::new(9_000, 9_500)];
     assert_eq!(seen.bodies[6..], again);
     assert_eq!(seen.said[1..], [OwnMessage::Done { through: 1, next: 9 }]);
-    // Nothing is missing: nothing more is said.
+    // Nothing is missing: no further message is sent.
     bench.missing(true, vec![]);
     let seen = bench.pass(Span::from_millis(10));
     assert_eq!((seen.bodies.len(), seen.said.len(), seen.failed.len()), (9, 2, 0));
@@ -228,8 +228,7 @@ fn hold_stops_data_from_when_on_and_for_how_long_it_says() {
     bench.control(&hold(20, 100).emit());
     assert!(packets(&mut bench, 20).abs_diff(238) <= 1);
     assert_eq!(packets(&mut bench, 99), 0);
-    // What was not sent meanwhile does not follow as a burst: 1 ms of the pause, 10 at the rate, and a first burst as
-    // above.
+    // Data held meanwhile does not follow as a burst: 1 ms of the pause, 10 at the rate, and a first burst as above.
     let after = packets(&mut bench, 11);
     assert!((118..=124).contains(&after), "{after}");
     // The last Hold holds, also where it ends the one before.
@@ -237,7 +236,7 @@ fn hold_stops_data_from_when_on_and_for_how_long_it_says() {
     assert_eq!(packets(&mut bench, 50), 0);
     bench.control(&hold(100, 10).emit());
     assert!(packets(&mut bench, 50) > 500);
-    // 100 ms, and what of 5 s was over when the next came.
+    // 100 ms, and the part of 5 s that was over when the next came.
     let held = bench.sender.flow_stats(FLOW).unwrap().held;
     assert!((149.0..152.0).contains(&held.as_millis_f64()), "{held}");
 }

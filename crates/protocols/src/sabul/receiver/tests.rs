@@ -16,7 +16,7 @@ const FLOW: FlowId = FlowId(1);
 const BLOCK: u64 = 1_440;
 const SIZE: u64 = 10 * BLOCK;
 
-/// Packet numbers for so many datagrams, the first of them: none comes twice.
+/// The first of `count` packet numbers: none is used twice.
 fn numbers(count: usize) -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(count as u32, Ordering::Relaxed)
@@ -60,7 +60,7 @@ fn deliver(receiver: &mut impl Endpoint, now: Time, head: &[u8]) -> u64 {
     places.iter().map(|place| place.range.len()).sum()
 }
 
-/// What the receiver has said of its own, and whether the flow has failed.
+/// The receiver's own messages, and whether the flow has failed.
 fn said(receiver: &mut impl Endpoint) -> (Vec<OwnMessage>, bool) {
     let (mut messages, mut has_failed) = (Vec::new(), false);
     while let Some(event) = receiver.poll_event() {
@@ -124,7 +124,7 @@ fn an_acknowledgement_says_every_100_ms_what_has_come_without_a_gap() {
     let said = wait(&mut receiver, at(101));
     let acks: Vec<_> = said.iter().filter(|message| matches!(message, OwnMessage::Ack { .. })).collect();
     assert_eq!(acks, [&OwnMessage::Ack { before: 3 }]);
-    // What is not news is not said: nothing came since.
+    // No report without news: no block came since.
     let more = wait(&mut receiver, at(400));
     assert!(more.iter().all(|message| matches!(message, OwnMessage::Err { .. })), "{more:?}");
 }

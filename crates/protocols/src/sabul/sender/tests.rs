@@ -41,7 +41,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// One flow under a law, over an open path, of which `blocks` blocks are requested.
+    /// One flow under a law, over an open path, with `blocks` requested blocks.
     fn new(law: LawName, blocks: u64) -> Self {
         let sender = SabulSender::new(Sabul, &EndpointConfig::new(Role::Sender, 1));
         let mut bench = Self { sender, now: Time::ZERO, batch: TxBatch::with_limit(64), seen: Seen::default() };

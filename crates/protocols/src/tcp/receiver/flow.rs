@@ -11,8 +11,8 @@ use super::reassembly::{Arrival, Reassembly};
 use crate::tcp::options::{ACK_DELAY, ACK_EVERY, Options};
 use crate::tcp::wire::{AckHeader, DataHeader, HEADER_LEN, Timestamp};
 
-/// Asked for ahead is so many times the sender's window: what is on its way, what leaves until a request arrives
-/// though the window doubles, and as much again ...
+/// Bytes requested ahead, in sender's windows: the data in flight, the data that leaves until a request arrives while
+/// the window doubles, and as much again ...
 const LEAD_WINDOWS: u64 = 4;
 /// ... at least, and at most.
 const LEAD_MIN: u64 = 1 << 20;
@@ -26,7 +26,7 @@ const MUTE_MAX: Span = Span::from_secs(150);
 pub(crate) struct Flow {
     pub(super) core: FlowCore,
     pub(super) asked: Asked,
-    /// What the flow may take.
+    /// The flow's share.
     share: Share,
     reassembly: Reassembly,
     window: u64,
@@ -77,13 +77,13 @@ impl Flow {
 
     // --- Requests ---------------------------------------------------------------------------------------------------
 
-    /// Bytes to have asked for ahead of what has come.
+    /// Bytes to request ahead of the arrivals.
     fn lead(&self) -> u64 {
         let window = 1u64 << self.window_log.min(40);
         (window * LEAD_WINDOWS).clamp(LEAD_MIN, LEAD_MAX)
     }
 
-    /// Asks for more if enough of what was asked for has come. Returns the request's number and ranges.
+    /// Requests more if enough of the requested bytes have come. Returns the request's number and ranges.
     pub(super) fn ask(&mut self, now: Time, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
         let (lead, pending) = (self.lead(), self.asked.pending_bytes());
         if !self.share.is_granted() || pending + lead / LEAD_STEP > lead || !self.asked.has_room(RANGES_MAX) {
@@ -102,7 +102,7 @@ impl Flow {
 
     // --- Data and acknowledgements ----------------------------------------------------------------------------------
 
-    /// The `count` segments from `head`'s on came, with `bytes` of body. Returns what they are to the stream.
+    /// The `count` segments from `head`'s on came, with `bytes` of body. Returns their effect on the stream.
     pub(super) fn on_data(&mut self, now: Time, head: &DataHeader, count: u64, bytes: u64) -> Arrival {
         let arrival = self.reassembly.arrive(head.sequence, count, head.sent, self.window);
         self.core.last_heard = now;

@@ -19,7 +19,7 @@ use reassembly::Arrival;
 /// All flows of a host that fetches.
 pub(super) type TcpReceiver = Receiver<Tcp>;
 
-/// What the TCP family adds to a receiver.
+/// The TCP family's part of a receiver.
 pub(super) struct Tcp {
     options: Options,
     law: LawName,
@@ -99,8 +99,8 @@ impl Reception for Tcp {
         match flow.on_data(now, &run.head, run.packets, run.body_bytes) {
             Arrival::Refused => return,
             Arrival::Duplicate => flow.core.duplicate_bytes += rest.len(),
-            // What was not asked for takes its place in the stream but not in the object. Segments that came together
-            // may answer several requests, and some of them may have come before.
+            // Unrequested data takes its place in the stream but not in the object. Segments that came together may
+            // answer several requests, and some of them may have come before.
             Arrival::InOrder | Arrival::OutOfOrder => {
                 while !rest.is_empty() {
                     let Some(flow) = core.flows.get_mut(&id) else { return };

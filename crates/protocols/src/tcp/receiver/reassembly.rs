@@ -1,5 +1,4 @@
-//! Which segments have come, and what an acknowledgement says of them (RFC 5681 4.2, RFC 2018, RFC 2883, RFC
-//! 7323 4.3).
+//! The segments that have come, and their acknowledgements (RFC 5681 4.2, RFC 2018, RFC 2883, RFC 7323 4.3).
 
 use inhaul_base::{ByteRange, RangeSet, Sequence};
 
@@ -7,10 +6,10 @@ use crate::tcp::wire::{BLOCKS_MAX, Blocks, Timestamp};
 
 /// Most gaps that are remembered: bounds a flow's memory. A segment that would make one more is dropped.
 const GAPS_MAX: usize = 65_536;
-/// Blocks of which it is remembered when they last changed.
+/// Number of blocks whose time of the last change is remembered.
 const RECENT: usize = 2 * BLOCKS_MAX;
 
-/// What a segment, or several in a row, meant.
+/// The effect of a segment, or of several in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// Next in order, with no gap before or behind: the acknowledgement may wait.
@@ -20,7 +19,7 @@ pub(super) enum Arrival {
     OutOfOrder,
     /// It had come before: acknowledge at once.
     Duplicate,
-    /// Beyond what the receiver takes: ignore.
+    /// Beyond the receiver's window: ignore.
     Refused,
 }
 
@@ -29,7 +28,7 @@ pub(super) enum Arrival {
 pub(super) struct Reassembly {
     /// The first that has not come.
     next: u64,
-    /// Those that came behind gaps.
+    /// Segments that came behind gaps.
     above: RangeSet,
     /// A segment of each block that changed lately, the latest first.
     recent: [Option<u64>; RECENT],
@@ -78,8 +77,8 @@ impl Reassembly {
         Arrival::OutOfOrder
     }
 
-    /// Forgets what came out of order: the stream goes on behind all that could have been sent. Returns its next
-    /// segment.
+    /// Forgets segments that came out of order: the stream continues behind all that could have been sent. Returns its
+    /// next segment.
     pub(super) fn restart(&mut self, window: u64) -> Sequence {
         let next = self.next + window;
         *self = Self { next, acknowledged: next, echo: self.echo, ..Self::default() };
@@ -101,7 +100,7 @@ impl Reassembly {
         self.recent[0] = Some(segment);
     }
 
-    /// Whether so many blocks are new that one acknowledgement can barely report them.
+    /// Whether the new blocks just fit into one acknowledgement.
     pub(super) fn has_much_to_report(&self) -> bool {
         self.fresh_blocks >= BLOCKS_MAX - 1
     }
@@ -112,7 +111,7 @@ impl Reassembly {
         self.fresh_blocks = 0;
         let mut blocks = Blocks::default();
         let mut reported: [u64; RECENT] = [u64::MAX; RECENT];
-        // RFC 2883: what came once more stands first. The sender learns that it sent it in vain.
+        // RFC 2883: a duplicate stands first. The sender learns that its retransmission was needless.
         if let Some(run) = self.duplicate.take() {
             blocks.push(Sequence::new(run.start as u32), Sequence::new(run.end as u32));
         }
@@ -169,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_came_once_more_is_reported_first_and_once() {
-        // RFC 2883 section 4: below what is acknowledged, and within a block.
+        // RFC 2883 section 4: below the acknowledged number, and within a block.
         let mut r = Reassembly::default();
         for n in [0, 1, 3, 4] {
             arrive(&mut r, n, n);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const SIZE: u64 = 10 * 1_000;
 
-/// Packet numbers for so many datagrams, the first of them: none comes twice.
+/// The first of `count` packet numbers: none is used twice.
 fn numbers(count: usize) -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(count as u32, Ordering::Relaxed)
@@ -83,7 +83,7 @@ fn deliver(receiver: &mut TcpReceiver, first: u64, end: u64) -> Vec<ByteRange> {
 fn segments_that_came_together_with_old_ones_are_placed() {
     let mut r = receiver();
     assert_eq!(deliver(&mut r, 0, 3), [ByteRange::new(0, 3_000)]);
-    // Out of order, and again; then all that is missing between what has come.
+    // Out of order, and duplicates; then all missing segments.
     assert_eq!(deliver(&mut r, 5, 7), [ByteRange::new(5_000, 7_000)]);
     assert!(deliver(&mut r, 5, 7).is_empty());
     assert_eq!(deliver(&mut r, 1, 10), [ByteRange::new(3_000, 5_000), ByteRange::new(7_000, 10_000)]);
@@ -147,8 +147,8 @@ fn one_segment_is_acknowledged_after_40_ms_and_two_at_once() {
 // --- C_r and
 // R_app ------------------------------------------------------------------------------------------------------
 
-/// What senders were told since it was last asked: flow, and its new rate or `None` for "no limit". Other messages are
-/// left out, but for requests, which are shown as a rate of zero.
+/// Messages to senders since the last call: flow, and its new rate or `None` for "no limit". Of other messages, only
+/// requests are shown, as a rate of zero.
 fn told(receiver: &mut TcpReceiver) -> Vec<(u32, Option<u64>)> {
     let events = std::iter::from_fn(|| receiver.poll_event());
     let told = events.filter_map(|event| {

@@ -16,7 +16,7 @@ pub(crate) struct SendFlow {
     segment: u64,
     /// The stream, once the receiver has named its law.
     stream: Option<Streams>,
-    /// Something has changed since the stream was last asked what may leave.
+    /// Something has changed since the stream was last polled.
     wants_turn: bool,
 }
 
@@ -25,7 +25,7 @@ impl SendFlow {
         Self { core, segment: 0, stream: None, wants_turn: false }
     }
 
-    // --- What the receiver wants ------------------------------------------------------------------------------------
+    // --- Requests of the receiver -----------------------------------------------------------------------------------
 
     /// The law that the receiver wants.
     pub(super) fn set_law(&mut self, now: Time, law: Box<dyn Law + Send>, options: &Options) {
@@ -71,7 +71,7 @@ impl SendFlow {
 
     // --- Sending ----------------------------------------------------------------------------------------------------
 
-    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    /// Appends datagrams that may leave, as far as `may` allows it and `out` has room.
     pub(super) fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
         // Who runs out of room wants to go on.
         self.wants_turn = false;

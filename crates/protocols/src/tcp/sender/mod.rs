@@ -23,11 +23,11 @@ use flow::SendFlow;
 /// All flows of a host that sends.
 pub(super) type TcpSender = Sender<Tcp>;
 
-/// What the TCP family adds to a sender.
+/// The TCP family's part of a sender.
 pub(super) struct Tcp {
     options: Options,
     seed: u64,
-    /// Laws beside those that receivers ask for.
+    /// Further laws, beside those that receivers request.
     laws: Option<MakeLaw>,
 }
 

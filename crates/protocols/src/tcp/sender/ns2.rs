@@ -3,13 +3,13 @@
 //!
 //! - Recovery begins with the third acknowledgement that reports something new behind a gap. From then on every gap below
 //!   the highest reported segment is sent again once, the lowest first.
-//! - The pipe begins as all that is outstanding, less three, what is lost included. Each acknowledgement makes it one less,
-//!   and one of something new in order two less. So where much is lost, little leaves before acknowledgements of
-//!   retransmissions come, two for each of those.
+//! - The pipe begins as all outstanding segments, lost ones included, less three. Each acknowledgement reduces it by
+//!   one, and an acknowledgement of new segments in order by two. So with many losses, few segments leave before
+//!   acknowledgements of retransmissions come; each of those releases two.
 //! - A retransmission that is lost is found by a timeout. Then all that was reported is forgotten, and everything from the
 //!   first missing segment on is sent again, in slow start from one segment. Until that is acknowledged no recovery begins.
-//! - Nothing is spread over time but blocks (fhstcp-2005): what an acknowledgement lets leave does so at once.
-//! - A cut in slow start, and the first of all, is to a half whatever the law says.
+//! - Only blocks (fhstcp-2005) are spread over time: segments released by an acknowledgement leave at once.
+//! - A cut in slow start, and the first cut, always halves the window.
 //!
 //! Other than ns-2's, round trips are measured by echoed times to the microsecond, not by one segment a window in ticks of
 //! 10 ms; and there is no SYN.
@@ -48,15 +48,15 @@ pub(super) struct Ns2Stream {
     first: u64,
     /// The bytes of the segments from that on.
     bodies: VecDeque<ByteRange>,
-    /// The segment to be sent next (`t_seqno_`): behind a timeout one that was sent before.
+    /// The next segment to send (`t_seqno_`): after a timeout, a segment that was sent before.
     at: u64,
-    /// Segments that were reported since the board was cleared last, and those and what was sent again since.
+    /// Segments reported since the board was last cleared; and these together with segments sent again since.
     sacked: RangeSet,
     done: RangeSet,
     /// Acknowledgements in a row that reported something new and nothing in order.
     duplicates: u64,
     recovery: Option<Recovery>,
-    /// The first segment of a recovery, which leaves whatever the pipe says.
+    /// The first segment of a recovery, which leaves regardless of the pipe.
     forced: Option<u64>,
     /// No recovery begins before more than this segment is acknowledged, the last that was sent before a timeout.
     timed_out_at: Option<u64>,
@@ -75,7 +75,7 @@ pub(super) struct Ns2Stream {
     receiver_takes: u64,
     window_max: u64,
     packet_bytes: u64,
-    /// Segments that were sent again, but for those that the receiver reported to have had.
+    /// Segments that were sent again, except those that the receiver already had by its reports.
     pub(super) lost: u64,
 }
 
@@ -178,7 +178,7 @@ impl Ns2Stream {
         self.lost += 1;
         self.at = self.at.max(number + 1);
         if self.forced.take().is_some() {
-            // It takes the place of one that is counted.
+            // It replaces a counted segment.
             self.pacing.spend(self.packet_bytes);
             self.allowed.spend(self.packet_bytes);
         } else {
@@ -370,7 +370,7 @@ impl Ns2Stream {
         self.pace_due
     }
 
-    // --- What others want to know -----------------------------------------------------------------------------------
+    // --- Getters ----------------------------------------------------------------------------------------------------
 
     /// As [`Stream::restart`](super::stream::Stream::restart).
     pub(super) fn restart(&mut self, now: Time, from: Sequence) -> bool {
@@ -417,7 +417,7 @@ impl Ns2Stream {
     }
 }
 
-/// Segments that an acknowledgement reports to have come before: its first block lies below what is acknowledged, or
+/// Segments that an acknowledgement reports to have come before: its first block lies below the acknowledged number, or
 /// within the second (RFC 2883). ns-2 had no such reports by default; here they serve only to count.
 fn duplicates(ack: &AckHeader) -> u64 {
     let mut blocks = ack.blocks.iter();

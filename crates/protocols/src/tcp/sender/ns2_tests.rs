@@ -21,7 +21,7 @@ impl Hand {
         Self { stream: Ns2Stream::new(LawName::Reno.build(&config), &options), now }
     }
 
-    /// Sends what may be sent; returns what that was.
+    /// Sends all segments that may be sent; returns them.
     fn send(&mut self) -> Vec<Next> {
         let mut sent = Vec::new();
         let mut may = Allowance { host: &mut RateLimit::default(), client: None };
@@ -39,7 +39,7 @@ impl Hand {
         sent
     }
 
-    /// An acknowledgement of what was sent an RTT ago comes.
+    /// An acknowledgement of the segments sent an RTT ago comes.
     fn ack(&mut self, acknowledged: u32, blocks: &[(u32, u32)]) -> Vec<Next> {
         let mut list = Blocks::default();
         blocks.iter().for_each(|&(start, end)| list.push(Sequence::new(start), Sequence::new(end)));
@@ -102,7 +102,7 @@ fn a_timeout_forgets_what_was_reported_and_no_recovery_begins_before_all_is_ackn
         assert_eq!(hand.ack(1, &[(5, end)]).iter().filter(|next| **next == Next::Again(1)).count(), 0);
     }
     assert_eq!(hand.stream.recovery, None);
-    // What has come already is passed over, and what was sent again in vain does not count as lost.
+    // Segments that have come are skipped, and needless retransmissions do not count as lost.
     let lost = hand.stream.lost;
     let sent = hand.ack(8, &[(2, 3)]);
     assert_eq!(hand.stream.lost, lost - 1 + sent.iter().filter(|next| **next != Next::New).count() as u64);

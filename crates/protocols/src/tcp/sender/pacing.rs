@@ -7,18 +7,18 @@ use inhaul_transport::kit::RatePacer;
 /// What late wake-ups left over is kept for so long.
 const LATENESS_KEPT: Span = Span::from_millis(1);
 
-/// A clocked window that is broken up leaves at so many times the window a round trip: as Linux paces
-/// (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+/// If a clocked window is paced, its rate is this many windows per round trip, as in Linux (`tcp_pacing_ss_ratio`,
+/// `tcp_pacing_ca_ratio`).
 const SLOW_START_GAIN: f64 = 2.0;
 const AVOIDANCE_GAIN: f64 = 1.2;
 /// Hosts whose acknowledgements come in lumps are late at timers, too: these must not slow the flow down.
 const CLOCK_LATENESS_KEPT: Span = Span::from_millis(10);
 
-/// So much of it leaves at once, as Linux's segments do (`sk_pacing_shift`): a host that is often late is not slowed
-/// down then.
+/// The part of it that leaves at once, as Linux's segments do (`sk_pacing_shift`), so that a host that is often late is
+/// not slowed down.
 const CLOCK_BURST: Span = Span::from_millis(1);
 
-/// The window of a sender, and what it takes to spread it.
+/// The window of a sender, and the state for pacing it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     /// In packets.
@@ -55,7 +55,7 @@ pub(super) enum Pacing {
 }
 
 impl Pacing {
-    /// Takes over what the law wants for its window.
+    /// Takes over the law's window.
     pub(super) fn set(&mut self, now: Time, pace: Pace, window: Window) {
         let packet = window.packet;
         match (pace, &mut *self) {
@@ -127,11 +127,11 @@ impl Pacing {
 pub(super) struct AckClock {
     pacer: RatePacer,
     burst: u64,
-    /// Packets that may leave whatever the pacer says.
+    /// Packets that may leave regardless of the pacer.
     free: u64,
     /// An acknowledgement came since `free` was filled.
     ticked: bool,
-    /// When `free` was filled. What is read at one time counts as one acknowledgement.
+    /// When `free` was filled. Acknowledgements read at one time count as one.
     filled: Time,
 }
 

@@ -1,31 +1,28 @@
 //! How long a segment that was overtaken is waited for before it counts as lost: RACK (RFC 8985).
 //!
-//! A segment is judged by when it was *sent last*: once one that was sent after it has come, and it itself is late by
-//! more than packets change places, it is lost. So a retransmission that is lost is found like any other loss, in a
-//! round trip.
+//! A segment is judged by the time of its *last sending*. It is lost once a later sent segment has come, and it is
+//! later than reordering explains. So a lost retransmission is found like any other loss, in a round trip.
 
 use inhaul_base::Span;
 
 use super::scoreboard::Progress;
 
-/// So many segments behind a gap mean a loss as long as no packets were seen to change places (RFC 8985 6.2 step 4,
-/// DupThresh).
+/// This many segments behind a gap mean a loss as long as no reordering was seen (RFC 8985 6.2 step 4, DupThresh).
 const DUP_THRESH: u64 = 3;
 /// Repairs without a duplicate until the tolerance falls back (RFC 8985 6.2: reo_wnd_persist).
 const PERSIST: u32 = 16;
-/// The tolerance is at most so many quarters of the least round-trip time; SRTT bounds it much earlier.
+/// The tolerance is at most this many quarters of the least round-trip time; SRTT bounds it much earlier.
 const QUARTERS_MAX: u32 = 255;
 
-/// What is known of the newest segment that came, and of how far packets change places on this path.
+/// The newest segment that came, and the extent of reordering on this path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rack {
-    /// Of those that came, the segment sent last: its place in the order of sending, and its round-trip time
-    /// (RACK.rtt).
+    /// The last sent of the arrived segments: its place in the order of sending, and its round-trip time (RACK.rtt).
     newest: Option<(u64, Span)>,
     /// Least round-trip time of segments that were sent once (RACK.min_RTT). Other than the timestamps' it is of the
     /// segment that set off the acknowledgement, so delayed acknowledgements do not hide the true least.
     least: Option<Span>,
-    /// A segment came later than one that was sent after it (RACK.reordering_seen).
+    /// A segment came later than a segment sent after it (RACK.reordering_seen).
     reordering_seen: bool,
     /// Quarters of the least round-trip time that are tolerated (RACK.reo_wnd_mult), and repairs until they fall back.
     quarters: u32,
@@ -44,7 +41,7 @@ impl Rack {
         self.least
     }
 
-    /// Takes in what an acknowledgement reported (RFC 8985 6.2 steps 1 to 3).
+    /// Takes in an acknowledgement's report (RFC 8985 6.2 steps 1 to 3).
     pub(super) fn on_ack(&mut self, progress: &Progress) {
         if let Some(rtt) = progress.least_rtt {
             self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));

@@ -66,8 +66,8 @@ impl RateEstimator {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
 
-    /// `count` more segments are delivered, the one that was sent last with `newest` (draft 3.3, GenerateRateSample).
-    /// `None` when the sample says nothing: it is shorter than the least round-trip time.
+    /// `count` more segments are delivered; `newest` belongs to the last sent of them (draft 3.3, GenerateRateSample).
+    /// `None` if the sample is invalid: shorter than the least round-trip time.
     pub(super) fn on_delivered(
         &mut self,
         now: Time,

@@ -1,5 +1,5 @@
-//! How a sender comes through losses: by selective acknowledgements, with the window brought down in proportion
-//! to what is delivered (PRR, RFC 9937), or after a timeout (RFC 6298) in slow start.
+//! How a sender comes through losses: by selective acknowledgements, with the window reduced in proportion to
+//! deliveries (PRR, RFC 9937), or after a timeout (RFC 6298) in slow start.
 
 use crate::tcp::options::ACK_EVERY;
 use crate::tcp::wire::Timestamp;
@@ -7,7 +7,7 @@ use crate::tcp::wire::Timestamp;
 /// Whether losses are being repaired.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {
-    /// Nothing is known to be lost, or only what was dealt with.
+    /// There are no known losses, or only handled ones.
     Open,
     /// Repair by blocks, until everything up to `point` is acknowledged.
     Recovery {
@@ -37,7 +37,7 @@ pub(super) enum Spurious {
     Decided,
 }
 
-/// A loss probe (RFC 8985 section 7): what was sent because nothing was heard for two round trips.
+/// A loss probe (RFC 8985 section 7): a segment sent because no acknowledgement came for two round trips.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LossProbe {
     /// The first segment that had not been sent then (TLP.end_seq).
@@ -68,7 +68,7 @@ impl Duplicates {
 pub(super) struct ProportionalReduction {
     /// The window to come down to (ssthresh).
     target: u64,
-    /// What was on its way, lost or not, when it began (RecoverFS).
+    /// The outstanding segments, lost or not, when it began (RecoverFS).
     flight: u64,
     /// Delivered since (prr_delivered).
     delivered: u64,
@@ -76,7 +76,7 @@ pub(super) struct ProportionalReduction {
     out: u64,
     /// What acknowledgements let leave (SndCnt) and has not left.
     may_send: u64,
-    /// What may be on its way now.
+    /// The limit of segments in flight now.
     window: u64,
 }
 
@@ -124,8 +124,8 @@ impl ProportionalReduction {
 mod tests {
     use super::*;
 
-    /// Plays a repair of `flight` segments of which those for which `lost` says so are lost: one delivery an ACK.
-    /// Returns how many segments were sent after each ACK.
+    /// Plays a repair of `flight` segments; `lost` says which ones are lost. Each ACK reports one delivery. Returns how
+    /// many segments were sent after each ACK.
     fn play(flight: u64, target: u64, safe: bool, lost: impl Fn(u64) -> bool) -> Vec<u64> {
         let mut pipe = flight - (0..flight).filter(|&n| lost(n)).count() as u64;
         let mut reduction = ProportionalReduction::new(target, flight, pipe);
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_repair_is_as_fast_where_acknowledgements_come_in_lumps() {
-        // All but one of 1,000 segments are lost. Those that are sent come a round trip later, and all at once: each
-        // delivered twice makes another leave, as if the host had read the acknowledgements one by one.
+        // 999 of 1,000 segments are lost. Retransmissions arrive a round trip later, all at once: each delivery
+        // releases another segment, as if the host had read the acknowledgements one by one.
         for lump in [1, 2, 64] {
             let (mut pipe, mut rounds, mut out) = (0, 0, 0);
             let mut reduction = ProportionalReduction::new(500, 1_000, pipe);

@@ -1,8 +1,8 @@
 //! The scoreboard: which segments are on their way, which have come, which are lost and wait to be sent again.
 //!
-//! Losses are found in the order of sending (RFC 8985): segments that were sent once stand in that order by number,
-//! those that were sent again in a queue of their own. Each is looked at a bounded number of times between leaving and
-//! being acknowledged, so an acknowledgement costs O(log n) in the number of gaps and no walk along the window.
+//! Losses are found in the order of sending (RFC 8985): segments sent once have that order by number; retransmitted
+//! segments have a queue of their own. Each is looked at a bounded number of times between leaving and being
+//! acknowledged, so an acknowledgement costs O(log n) in the number of gaps and no walk along the window.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use inhaul_base::{ByteRange, RangeSet, Span, Time};
 
 use super::rate::Snapshot;
 
-/// What has become of a segment.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It is on its way.
@@ -44,7 +44,7 @@ impl Segment {
     }
 }
 
-/// What an acknowledgement changed.
+/// Changes by an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     now: Time,
@@ -64,7 +64,7 @@ pub(super) struct Progress {
     pub(super) newest: Option<Snapshot>,
     /// That segment's place in the order of sending and its round-trip time, where it can be told which sending came.
     pub(super) newest_for_rack: Option<(u64, Span)>,
-    /// Round-trip time of the one that was sent last of those that were sent once, and the least of theirs.
+    /// Of the segments sent once: the round-trip time of the last sent one, and the least one.
     pub(super) rtt: Option<Span>,
     pub(super) least_rtt: Option<Span>,
     /// A segment that was sent once came after a higher one.
@@ -83,7 +83,7 @@ pub(super) struct Scoreboard {
     lost: RangeSet,
     /// Behind the highest segment that has come.
     highest: u64,
-    /// Segments before this one that were sent once are not on their way any more.
+    /// Segments before this one that were sent once are no longer in flight.
     judged: u64,
     /// Segments that were sent again, in the order of sending: places in that order, and numbers. Some may have come
     /// or been sent once more since.
@@ -132,7 +132,7 @@ impl Scoreboard {
         *self = Self { first: from, judged: from, highest: from, ..Self::default() };
     }
 
-    /// What an acknowledgement that came `now` changes is noted in what this returns.
+    /// Returns a record for the changes by an acknowledgement that came `now`.
     pub(super) fn progress(&self, now: Time, known_least_rtt: Option<Span>) -> Progress {
         Progress { now, known_least_rtt, highest: self.highest, ..Progress::default() }
     }
@@ -154,7 +154,7 @@ impl Scoreboard {
         self.highest = self.highest.max(self.first);
     }
 
-    /// A block says that segments `block` have come. What lies outside of what is on its way is ignored.
+    /// A block reports that segments `block` have come. Segments that are not outstanding are ignored.
     pub(super) fn sack(&mut self, block: ByteRange, progress: &mut Progress) {
         let block = block.intersection(ByteRange::new(self.first, self.next()));
         if self.sacked.contains(block) {
@@ -172,8 +172,8 @@ impl Scoreboard {
         self.highest = self.highest.max(block.end);
     }
 
-    /// Marks as lost what was sent before `overtaken` in the order of sending and `patience` ago or longer (RFC
-    /// 8985 6.2 step 5). Returns when the next will be lost, if nothing changes.
+    /// Marks segments as lost that were sent before `overtaken` in the order of sending, and `patience` ago or longer
+    /// (RFC 8985 6.2 step 5). Returns when the next will be lost, if nothing changes.
     pub(super) fn find_lost(&mut self, overtaken: u64, patience: Span, progress: &mut Progress) -> Option<Time> {
         let mut due = None;
         while let Some(segment) = self.segments.get((self.judged - self.first) as usize) {
@@ -213,9 +213,9 @@ impl Scoreboard {
         (segment.state == State::OnItsWay && segment.snapshot.order == order).then_some(segment)
     }
 
-    /// A retransmission timeout: the first segment is lost, and all others that were sent `patience` ago or longer;
-    /// later ones may well be on their way (RFC 8985 6.3). Blocks stay known: a receiver of this protocol does not
-    /// give up what it has reported (RFC 6675 section 5.1).
+    /// A retransmission timeout: the first segment is lost, and all others sent `patience` ago or longer; later ones
+    /// may still be in flight (RFC 8985 6.3). Blocks stay known: a receiver of this protocol does not discard reported
+    /// segments (RFC 6675 section 5.1).
     pub(super) fn time_out(&mut self, patience: Span, progress: &mut Progress) {
         for number in self.first..self.next() {
             let segment = &self.segments[(number - self.first) as usize];
@@ -226,7 +226,7 @@ impl Scoreboard {
         }
     }
 
-    /// What was taken for lost was not: it is judged anew.
+    /// The loss was spurious: lost segments are judged anew.
     pub(super) fn find_again(&mut self) {
         for range in self.lost.iter() {
             for segment in
@@ -255,7 +255,7 @@ impl Scoreboard {
         self.lost.first().map(|range| range.start)
     }
 
-    /// The last segment that is not known to have come: what a loss probe sends (RFC 8985 7.3).
+    /// The last segment that is not known to have come: a loss probe sends it (RFC 8985 7.3).
     pub(super) fn last_missing(&self) -> Option<u64> {
         let last = self.next().checked_sub(1)?;
         let number = self.sacked.run_at(last).map_or(last, |run| run.start.wrapping_sub(1));
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(hand.board.find_lost(3, Span::ZERO, &mut progress), None);
         assert_eq!((hand.lost(), hand.board.pipe()), (vec![0, 1], 2));
         assert_eq!((hand.resend(), hand.resend(), hand.board.pipe()), (Some(0), Some(1), 4));
-        // Of the retransmissions the second came: the first, and what was sent before both, are overtaken.
+        // The second retransmission came: the first one, and segments sent before both, are overtaken.
         let mut progress = hand.sack(1, 2);
         assert_eq!(progress.newest_for_rack.map(|newest| newest.0), Some(7));
         assert!(!progress.reordered, "it was sent twice");
@@ -398,7 +398,7 @@ mod tests {
         hand.resend();
         hand.board.find_again();
         assert_eq!(hand.board.pipe(), 8);
-        // Both those that were sent once and those that were sent again are judged anew.
+        // Segments sent once and retransmitted ones are judged anew.
         let mut progress = hand.board.progress(hand.now(), None);
         hand.board.find_lost(100, Span::ZERO, &mut progress);
         assert_eq!(hand.lost(), [0, 1, 2, 3, 6, 7, 8, 9]);
@@ -437,7 +437,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definitions, by walking along the window: whatever is reported, also nonsense.
+        /// Compares with the definitions, by walking along the window, for all reports, including nonsense.
         #[test]
         fn counts_and_losses_agree_with_a_walk(steps in prop::collection::vec(step(), 1..120)) {
             let mut hand = Hand::with(0);

@@ -1,5 +1,5 @@
-//! The stream of segments of one flow: what may be sent when, what an acknowledgement changes, when to time out. TCP
-//! proper; the congestion control law is a part that can be exchanged.
+//! The stream of segments of one flow: the schedule of sending, the effects of acknowledgements, timeouts. TCP proper;
+//! the congestion control law is an exchangeable part.
 
 use inhaul_base::{ByteRange, Sequence, Span, Time};
 use inhaul_transport::kit::sender::Allowance;
@@ -17,13 +17,13 @@ use crate::tcp::wire::{AckHeader, Timestamp};
 /// The retransmission timeout before anything is measured (RFC 6298 2.1).
 const RTO_INITIAL: Span = Span::from_secs(1);
 /// The longest. RFC 6298 2.5 asks for a minute or more; but a path that loses a third of all packets each way would
-/// look dead to the receiver then. Linux lets it be set as low as a second (`tcp_rto_max_ms`).
+/// look dead to the receiver then. Linux allows settings down to a second (`tcp_rto_max_ms`).
 const RTO_MAX: Span = Span::from_secs(10);
 
-/// Beside two round trips, a loss probe leaves the receiver so much time: Linux's two ticks of its clock.
+/// Beside two round trips, a loss probe leaves the receiver this much time: Linux's two ticks of its clock.
 const PROBE_SLACK: Span = Span::from_millis(2);
 
-/// What is sent next.
+/// The next piece to send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     /// This segment again.
@@ -53,16 +53,16 @@ pub(super) struct Stream {
     late_due: Option<Time>,
     /// When a loss probe leaves, unless something is acknowledged (PTO of RFC 8985 7.2).
     probe_due: Option<Time>,
-    /// A loss probe is to be sent.
+    /// A loss probe must be sent.
     probing: bool,
-    /// The one that was sent and not answered.
+    /// The probe that was sent and not answered.
     probe: Option<LossProbe>,
-    /// Whether what was last sent again was sent in vain.
+    /// Whether the last retransmissions were needless.
     duplicates: Duplicates,
     /// Segments that the last repair or timeout is about.
     repaired: ByteRange,
-    /// Until segments before this one are acknowledged, no further repair is taken for a mistake: to judge anew takes
-    /// time in proportion to the window, and a receiver may report what it likes.
+    /// Until segments before this one are acknowledged, no further repair counts as spurious: judging anew takes time
+    /// in proportion to the window, and a hostile receiver may report anything.
     undone_until: u64,
     /// A round trip ends when segments before this one are acknowledged.
     round_end: u64,
@@ -114,7 +114,7 @@ impl Stream {
             pace_due: None,
             paced_until: 0,
             burst: options.initial_window,
-            // Nothing was said yet: the receiver takes at least the first flight.
+            // The receiver has not sent its window yet: it takes at least the first flight.
             receiver_takes: options.initial_window,
             window_max: options.window_max,
             held_back_until: 0,
@@ -127,8 +127,7 @@ impl Stream {
 
     // --- Sending ----------------------------------------------------------------------------------------------------
 
-    /// What is to be sent now, if anything may be; `new` says whether there is anything new, `may` how much may
-    /// leave.
+    /// The next piece to send now, if any may be sent; `new` says whether there is new data, `may` how much may leave.
     pub(super) fn next(&mut self, now: Time, new: bool, may: &mut Allowance<'_>) -> Option<Next> {
         self.pace_due = None;
         let pipe = self.board.pipe();
@@ -169,8 +168,8 @@ impl Stream {
         Some(next)
     }
 
-    /// The segment to send next: one that is lost, or else a new one. A loss probe is a new one, or else the last once
-    /// more.
+    /// The next segment to send: a lost one, otherwise a new one. A loss probe is a new segment, otherwise the last one
+    /// again.
     fn candidate(&self, new: bool) -> Option<Next> {
         if let Some(lost) = self.board.next_lost() {
             return Some(Next::Again(lost));
@@ -241,7 +240,7 @@ impl Stream {
 
     // --- Acknowledgements -------------------------------------------------------------------------------------------
 
-    /// An acknowledgement came. One that speaks of what was never sent is ignored.
+    /// An acknowledgement came. If it names unsent segments, it is ignored.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckHeader) {
         let Some(acknowledged) = self.number_of(ack.acknowledged) else { return };
         let held_back = self.board.first() < self.held_back_until;
@@ -262,7 +261,7 @@ impl Stream {
         // step 6).
         let repairing = matches!(self.phase, Phase::Recovery { .. });
         self.judge_probe(now, &progress, duplicates);
-        // RFC 9937 RecoverFS: what was on its way before this acknowledgement, lost or not.
+        // RFC 9937 RecoverFS: segments outstanding before this acknowledgement, lost or not.
         let flight = (self.board.outstanding() + progress.acknowledged).saturating_sub(sacked_before);
         self.change_phase(now, ack.echo, flight, &mut progress);
         let newest = progress.newest.as_ref();
@@ -282,8 +281,8 @@ impl Stream {
                 smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
                 round_began,
                 window_limited: held_back,
-                // Without something new in order a window does not grow, after a timeout neither: what comes behind a
-                // gap that is not closed says nothing of whether what was sent last was too much.
+                // A window grows only by new segments in order, also after a timeout: arrivals behind an open gap do
+                // not show whether the last sending was too much.
                 held: repairing || matches!(self.phase, Phase::Recovery { .. }) || progress.acknowledged == 0,
                 paced,
                 rate,
@@ -301,7 +300,7 @@ impl Stream {
     }
 
     /// Takes in the blocks of an acknowledgement. Returns how many segments it reports as duplicates: the first block
-    /// lies below what is acknowledged, or within the second (RFC 2883).
+    /// lies below the acknowledged number, or within the second (RFC 2883).
     fn take_blocks(&mut self, ack: &AckHeader, progress: &mut Progress) -> u64 {
         let mut blocks = ack.blocks.iter().peekable();
         let mut duplicates = 0;
@@ -332,7 +331,7 @@ impl Stream {
         }
     }
 
-    /// Marks what has been overtaken and is late as lost.
+    /// Marks overtaken and late segments as lost.
     fn find_lost(&mut self, progress: &mut Progress) {
         let before = progress.lost;
         let repairing = self.phase != Phase::Open;
@@ -346,7 +345,7 @@ impl Stream {
         self.rate.lost += count;
     }
 
-    /// Something answers the loss probe, or what it sent again (RFC 8985 7.4).
+    /// An acknowledgement answers the loss probe or its retransmission (RFC 8985 7.4).
     fn judge_probe(&mut self, now: Time, progress: &Progress, duplicates: u64) {
         let Some(probe) = self.probe.filter(|probe| self.board.first() >= probe.end) else { return };
         let nothing_new = progress.delivered == 0;
@@ -410,7 +409,7 @@ impl Stream {
         Some(rtt)
     }
 
-    /// Ends a repair that is complete, begins one that is needed (RFC 6675 section 5).
+    /// Ends a complete repair, and begins a needed one (RFC 6675 section 5).
     fn change_phase(&mut self, now: Time, echo: Timestamp, flight: u64, progress: &mut Progress) {
         let answers_original = match &mut self.phase {
             Phase::Loss { spurious, .. } if progress.acknowledged > 0 => {
@@ -433,8 +432,7 @@ impl Stream {
         {
             self.end_repair(now);
         }
-        // A retransmission that is lost after a timeout is congestion once more; during a repair it is part of what is
-        // repaired.
+        // A retransmission lost after a timeout is another congestion; during a repair it is part of that repair.
         let lost = self.board.next_lost().is_some();
         let relapsed = matches!(self.phase, Phase::Loss { .. }) && progress.lost_again;
         if (self.phase == Phase::Open && lost) || relapsed {
@@ -452,7 +450,7 @@ impl Stream {
         self.rto_due = Some(now + self.rto());
     }
 
-    /// What is sent again from now on belongs to one repair.
+    /// Retransmissions from now on belong to one repair.
     fn note_repair(&mut self) {
         self.duplicates = Duplicates::default();
         self.repaired = ByteRange::new(self.board.first(), self.board.next());
@@ -467,7 +465,7 @@ impl Stream {
         }
     }
 
-    /// Asks the law again what may be sent.
+    /// Asks the law again for its limits.
     fn refresh(&mut self, now: Time) {
         self.limits = self.law.limits();
         let window = Window {
@@ -518,12 +516,12 @@ impl Stream {
     }
 
     fn on_retransmission_timeout(&mut self, now: Time) {
-        // The threshold is set once for what was sent before losses were found, and anew after progress (as Linux
+        // The threshold is set once for segments sent before losses were found, and anew after progress (as Linux
         // does).
         let (spurious, repeated) = match self.phase {
             Phase::Open => (Spurious::NotResent, false),
             Phase::Loss { spurious, .. } => (spurious, self.backoff > 0),
-            // What comes may answer a retransmission from before the timeout.
+            // The acknowledgement may answer a retransmission from before the timeout.
             Phase::Recovery { .. } => (Spurious::Decided, true),
         };
         let patience = self.rack.patience(self.rtt.smoothed(), true, self.board.sacked());
@@ -552,7 +550,7 @@ impl Stream {
         self.pace_due
     }
 
-    // --- What others want to know -----------------------------------------------------------------------------------
+    // --- Getters ----------------------------------------------------------------------------------------------------
 
     /// The size of a full packet is known, headers from IP up included.
     pub(super) fn set_packet_bytes(&mut self, now: Time, bytes: u64) {

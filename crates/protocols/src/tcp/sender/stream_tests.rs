@@ -30,7 +30,7 @@ impl Hand {
         Self { stream: Stream::new(now, law.build(&config), &options), now, sent: Vec::new() }
     }
 
-    /// Sends what may be sent; returns what that was.
+    /// Sends all segments that may be sent; returns them.
     fn send(&mut self) -> Vec<Next> {
         let mut sent = Vec::new();
         let mut may = Allowance { host: &mut RateLimit::default(), client: None };
@@ -60,7 +60,7 @@ impl Hand {
         (at_once, all)
     }
 
-    /// An acknowledgement of what was sent an RTT ago comes.
+    /// An acknowledgement of the segments sent an RTT ago comes.
     fn ack(&mut self, acknowledged: u32, blocks: &[(u32, u32)]) -> Vec<Next> {
         self.ack_echoing(acknowledged, blocks, self.now - RTT)
     }
@@ -186,7 +186,7 @@ fn fifty_losses_in_a_row_are_repaired_without_a_timeout() {
 
 #[test]
 fn a_retransmission_that_is_lost_is_sent_again_a_round_trip_later_and_cuts_no_more() {
-    // RFC 8985: what was sent after it has come.
+    // RFC 8985: a segment sent after it has come.
     let mut hand = Hand::new(LawName::Reno, 20);
     hand.send();
     hand.wait(RTT);
@@ -248,7 +248,7 @@ fn blocks_alone_do_not_let_the_window_grow_after_a_timeout() {
     assert_eq!(hand.stream.window(), 2);
 }
 
-/// Ten segments, of which the first eight have been acknowledged; nothing new is to be sent.
+/// Ten segments. The first eight have been acknowledged; there are no new ones to send.
 fn with_a_tail() -> Hand {
     let mut hand = Hand::new(LawName::Reno, 10);
     hand.send();
@@ -342,7 +342,7 @@ fn a_repair_of_nothing_but_duplicates_is_taken_back() {
     }
     assert!(hand.sent.contains(&Next::Again(0)));
     assert_eq!(hand.stream.window(), 50);
-    // The original comes, and then what was sent again.
+    // The original comes, and then the retransmission.
     hand.wait(Span::from_millis(10));
     hand.ack(10, &[]);
     assert_eq!(hand.stream.window(), 50);
@@ -350,7 +350,7 @@ fn a_repair_of_nothing_but_duplicates_is_taken_back() {
     hand.ack(20, &[(0, 1)]);
     assert_eq!(hand.stream.phase, Phase::Open);
     assert!(hand.stream.window() >= 100, "{}", hand.stream.window());
-    // Once for what is on its way: a receiver that says so of everything costs no more.
+    // Once for the segments in flight: a receiver that reports this of everything costs no more.
     for n in 22..=30 {
         hand.ack(20, &[(21, n)]);
     }
@@ -433,7 +433,7 @@ fn a_window_that_idled_starts_anew() {
 }
 
 proptest! {
-    /// Whatever acknowledgements say, also what cannot be, nothing breaks, and what is on its way stays bounded.
+    /// For all acknowledgements, including impossible ones, nothing breaks, and the segments in flight stay bounded.
     #[test]
     fn hostile_acknowledgements_harm_nobody_else(
         law in 1..=LawName::ALL.len() as u8,
@@ -474,7 +474,7 @@ fn a_restarted_stream_goes_on_behind_all_that_was_sent() {
     assert!(!hand.stream.restart(hand.now, Sequence::new(9)), "segment 9 is on its way");
     assert!(hand.stream.restart(hand.now, Sequence::new(1_000_000)));
     assert_eq!((hand.stream.board.first(), hand.stream.board.next()), (1_000_000, 1_000_000));
-    // One segment; what an old acknowledgement says is of another time.
+    // One segment; an old acknowledgement no longer applies.
     assert_eq!(hand.send(), [Next::New]);
     assert_eq!(hand.ack(5, &[(7, 9)]), []);
     assert_eq!(hand.ack(1_000_001, &[]), [Next::New, Next::New]);

@@ -19,7 +19,7 @@ pub(super) enum Streams {
     Ns2(Ns2Stream),
 }
 
-/// The same of whatever kind it is.
+/// The same for both kinds.
 macro_rules! either {
     ($streams:expr, $stream:ident => $value:expr) => {
         match $streams {

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const FLOW: FlowId = FlowId(1);
-/// What the receiver's datagrams carry, and the sender's.
+/// The connection ids of the receiver's and the sender's datagrams.
 const OURS: ConnectionId = ConnectionId(8);
 const THEIRS: ConnectionId = ConnectionId(9);
 const TOKEN: u64 = 5;
@@ -47,7 +47,7 @@ fn datagram(sender: &mut TcpSender, now: Time, from: SocketAddr, datagram: PathD
 }
 
 fn deliver(sender: &mut TcpSender, now: Time, from: SocketAddr, bytes: &[u8]) {
-    // No two datagrams have the same: one that has is a copy.
+    // Packet numbers are unique: a repeated number means a copy.
     static NUMBERS: AtomicU32 = AtomicU32::new(0);
     let whole = Envelope { number: NUMBERS.fetch_add(1, Ordering::Relaxed), connection: OURS }.before(bytes);
     sender.handle_datagrams(now, &[RxMessage::single(from, &whole).of_flow(FLOW, OURS)], &mut Vec::new());
@@ -116,7 +116,7 @@ fn data_goes_only_to_an_address_that_returned_its_challenge() {
     assert_eq!(leaves(&mut sender, now), [(peer(7), 24)], "an echo as long as the probe");
     let later = now + Span::from_secs(5);
     assert_eq!(leaves(&mut sender, later), []);
-    // Neither the challenge of another port nor a guess opens this one.
+    // A challenge of another port does not open this one, and a guess does not either.
     for challenge in [0, sender.challenge(peer(7))] {
         datagram(&mut sender, later, peer(8), PathDatagram::Response { token: TOKEN, challenge });
     }

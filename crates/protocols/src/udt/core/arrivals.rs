@@ -1,12 +1,12 @@
-//! What the times of arrivals say: the arrival speed and, by packet pairs, the capacity of the path (udt-2004 2.3).
+//! Measures by the times of arrivals: the arrival speed and, by packet pairs, the capacity of the path (udt-2004 2.3).
 
 use inhaul_base::Time;
 
 use super::terms::{PAIR_EVERY, SpeedRule};
 
-/// Intervals of which the median is taken.
+/// Number of intervals for the median.
 const INTERVALS: usize = 16;
-/// Pairs of which the median is taken (the draft's; UDT 4 takes 64).
+/// Number of pairs for the median (the draft's; UDT 4 takes 64).
 const PAIRS: usize = 16;
 /// Samples count that are within this factor of the median.
 const NEAR: u64 = 8;
@@ -120,8 +120,8 @@ impl Arrivals {
         Self { rule, intervals: Window::EMPTY, since_ack, pairs, last: None, pair: None }
     }
 
-    /// The `count` packets from `number` on came together at `at`, the first of them for the first time. Those that
-    /// come together are taken as if they had come evenly spread since the last.
+    /// The `count` packets from `number` on came together at `at`, the first of them for the first time. Packets that
+    /// come together count as spread evenly since the last arrival.
     pub(super) fn arrive(&mut self, at: Time, number: u64, count: u64) {
         if let Some(last) = self.last {
             let sample = Sample { nanos: at.since(last).as_nanos(), packets: count.max(1) };
@@ -130,8 +130,8 @@ impl Arrivals {
                 SpeedRule::SinceAck => self.since_ack.last(),
             };
             match noted {
-                // At one instant, though not in one message: they came together all the same. An interval of nothing would
-                // be a speed without bound.
+                // At one instant, though not in one message: they still came together. An interval of zero would be an
+                // infinite speed.
                 Some(noted) if at == last => noted.packets += sample.packets,
                 _ if self.rule == SpeedRule::Filtered => self.intervals.push(sample),
                 _ => self.since_ack.push(sample),
@@ -224,7 +224,7 @@ mod tests {
         let mut arrivals = Arrivals::new(SpeedRule::Filtered);
         (0..20).for_each(|k| arrivals.arrive(at(k * 800), k * 8, 8));
         assert_eq!((arrivals.speed(), arrivals.capacity()), (10_000, 0));
-        // Three messages in a row, and a pause, over and over: neither the rows nor the pauses are the speed.
+        // Three messages in a row, and a pause, over and over: neither the rows nor the pauses alone give the speed.
         let mut bursts = Arrivals::new(SpeedRule::Filtered);
         (0..20).for_each(|k| {
             (0..3).for_each(|m| bursts.arrive(at(k * 2_400 + m * 400), (k * 3 + m) * 8, 8));
@@ -267,7 +267,7 @@ mod tests {
             vague.arrive(at(k * 1_600 + 112), k * 16 + 17, 1);
         }
         assert_eq!(vague.capacity(), 0);
-        // One that was overtaken by a packet sent again, or came together with the first, does not count.
+        // A pair does not count if a retransmission overtook its second packet, or if both came together.
         let mut odd = Arrivals::new(SpeedRule::Filtered);
         for k in 0..40 {
             odd.arrive(at(k * 1_600), k * 16, 1);

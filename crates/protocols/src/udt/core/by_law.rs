@@ -1,7 +1,7 @@
 //! A congestion control law of TCP in UDT's place, as UDT's configurable congestion control had them.
 //!
-//! It is told what UDT knows: ACKs are cumulative, and the receiver measures the round-trip time. So a law sees no rate
-//! of delivery, and BBR cannot work here.
+//! Its input is limited to UDT's measurements: ACKs are cumulative, and the receiver measures the round-trip time. So a
+//! law sees no rate of delivery, and BBR cannot work here.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::{AckSample, Law, LossSample, Pace};
@@ -9,7 +9,7 @@ use inhaul_transport::{AckSample, Law, LossSample, Pace};
 use super::samples::{ControlLimits, Nak, Progress};
 use inhaul_base::Time;
 
-/// A clocked window is spread over a round trip at so many times the even rate, as Linux paces.
+/// A clocked window is spread over a round trip at this multiple of the even rate, as Linux paces.
 const SLOW_START_GAIN: f64 = 2.0;
 const AVOIDANCE_GAIN: f64 = 1.2;
 
@@ -61,7 +61,7 @@ impl ByLaw {
         });
     }
 
-    /// Losses are told of once for what was on its way when they were found.
+    /// One loss is reported for all packets in flight when it was found.
     pub(super) fn on_nak(&mut self, nak: &Nak) {
         if self.repair_end.is_none() {
             self.law.on_loss(&LossSample { now: nak.now, in_flight: nak.in_flight });
@@ -81,7 +81,7 @@ impl ByLaw {
         let even = self.rtt.as_nanos() as f64 / window as f64;
         let period_nanos = match limits.pace {
             Pace::Rate(rate) if rate > Bitrate::ZERO => (self.packet_bytes * 8) as f64 * 1e9 / rate.as_f64(),
-            // A block at a time is as even as UDT's pairs and light ACKs let it be.
+            // Sending a block at a time is as even as UDT's pairs and light ACKs allow.
             Pace::Unpaced | Pace::Rate(_) | Pace::Blocks(_) => even / gain,
         };
         ControlLimits { window, period_nanos, frozen_until: Time::ZERO }

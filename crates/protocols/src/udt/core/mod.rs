@@ -1,8 +1,8 @@
 //! UDT's two state machines and its congestion control, over packet numbers: no wire format, no sockets, no clock.
 //!
-//! [`SendSide`] says what leaves next and when, [`ReceiveSide`] what is to be reported. Packets are numbered from 0
-//! with 64 bits. A shell maps them to the width of its wire ([`nearest`]), keeps what each packet carries, and moves
-//! [`Feedback`] and ACK2s between the two.
+//! [`SendSide`] schedules packets, [`ReceiveSide`] schedules reports. Packets are numbered from 0 with 64 bits. A shell
+//! maps them to the width of its wire ([`nearest`]), keeps each packet's content, and moves [`Feedback`] and ACK2s
+//! between the two.
 
 mod arrivals;
 mod by_law;
@@ -23,7 +23,7 @@ pub use samples::{ControlLimits, Nak, Progress, Tick};
 pub use send::{BadNumber, Expired, Next, SendSide, Turn};
 pub use terms::{Ack, Feedback, LIGHT_ACK_EVERY, Losses, PAIR_EVERY, Reporting, SYN, SpeedRule};
 
-/// Numbers on UDT's wires have so many bits.
+/// Bits of numbers on UDT's wires.
 const WIRE_BITS: u32 = 31;
 
 /// The low bits of a packet number, as they stand on a wire.

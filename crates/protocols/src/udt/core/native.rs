@@ -33,8 +33,8 @@ pub const WINDOW_MORE: u64 = 16;
 /// Least window beside the rate, in packets.
 const WINDOW_MIN: f64 = 2.0;
 const SYN_NANOS: f64 = SYN.as_nanos() as f64;
-/// UDT 4: so many NAKs of a congestion event count, later ones change nothing (libudt's code; the draft counts all). So
-/// the rate falls by no more than half in one event.
+/// UDT 4: this many NAKs of a congestion event count, later ones change nothing (libudt's code; the draft counts all).
+/// So the rate falls by at most half in one event.
 const NAKS_MAX: u64 = 5;
 /// UDT 4: least increase for each SYN, in packets.
 const INCREASE_MIN_UDT4: f64 = 0.01;
@@ -73,7 +73,7 @@ pub struct Native {
     naks: u64,
     /// Average number of NAKs in an event.
     average_naks: f64,
-    /// The rate is decreased again each time that so many NAKs came.
+    /// The rate is decreased again each time that this many NAKs came.
     again_every: u64,
 }
 
@@ -102,7 +102,7 @@ impl Native {
         }
     }
 
-    /// The same with so many packets more of window in variant 4.
+    /// The same with this many more packets of window in variant 4.
     #[must_use]
     pub fn with_window_more(self, window_more: u64) -> Self {
         Self { window_more, ..self }
@@ -115,7 +115,7 @@ impl Native {
 
     pub(super) fn on_ack(&mut self, progress: &Progress) {
         self.delivered += progress.delivered;
-        // Full ACKs come a SYN apart, give or take what the path does to them.
+        // Full ACKs come a SYN apart, with the path's jitter.
         if !progress.full || !self.has_timer() && progress.now.since(self.looked) < SYN / 2 {
             return;
         }
@@ -222,7 +222,7 @@ impl Native {
         }
     }
 
-    /// The delay grows: UDT 1 gives way before packets are lost. What is lost of those on their way belongs to it.
+    /// The delay grows: UDT 1 yields before packets are lost. Losses of packets in flight belong to the same event.
     pub(super) fn on_warning(&mut self, nak: &Nak) {
         if self.variant != Variant::Udt1 {
             return;
@@ -252,7 +252,7 @@ impl Native {
         self.set_period(if arrival_speed > 0.0 { 1e9 / arrival_speed } else { by_window });
     }
 
-    /// Nothing was heard for long. The rate stays, as in UDT 4: what is sent again is paced by it.
+    /// No message came for long. The rate stays, as in UDT 4: it paces retransmissions.
     pub(super) fn on_expired(&mut self, nak: &Nak) {
         if self.slow_start {
             self.end_slow_start(nak.arrival_speed, nak.rtt);
@@ -269,8 +269,8 @@ impl Native {
     }
 }
 
-/// The increase for each SYN, in packets of `packet_bytes` (udt-2004 2.3): by a power of ten of what the path has left,
-/// in packets a second.
+/// The increase for each SYN, in packets of `packet_bytes` (udt-2004 2.3): by a power of ten of the path's unused
+/// capacity, in packets a second.
 fn increase(left: f64, packet_bytes: u64, least: f64) -> f64 {
     if left <= 0.0 {
         return least;
@@ -344,7 +344,7 @@ mod tests {
         let before = SYN_NANOS / native.period;
         native.on_ack(&progress(at(10), 400, 1_000.0));
         assert!((SYN_NANOS / native.period - before - 1.0).abs() < 1e-9);
-        // Not if a NAK came since, nor for what comes too soon, nor when nothing held the sender back.
+        // Not if a NAK came since, or too soon after the last increase, or if no limit held the sender back.
         native.lost = true;
         native.on_ack(&progress(at(20), 400, 1_000.0));
         native.on_ack(&progress(at(22), 400, 1_000.0));
@@ -385,7 +385,7 @@ mod tests {
         assert!(native.period < before, "3 of 400");
         native.on_nak(&Nak { packets: 100, ..nak(at(30), 1, 500, 1.0) });
         let before = native.period;
-        // A quarter is lost, and an eighth of what the average was stays in it each time.
+        // A quarter is lost, and an eighth of the old average stays in it each time.
         native.on_tick(&tick(400));
         native.on_tick(&tick(400));
         assert_eq!(native.period, before);
@@ -452,8 +452,8 @@ mod tests {
 
     #[test]
     fn a_small_window_that_bounds_the_flow_grows() {
-        // One packet for each ACK, which leaves at once: the packets of a window come spread over a round trip, and
-        // what comes in a SYN more is less than one of them.
+        // One packet for each ACK, which leaves at once: the packets of a window come spread over a round trip, and the
+        // growth in a SYN is less than one packet.
         let rtt = Span::from_millis(160);
         for variant in [Variant::Paper2004, Variant::Udt1] {
             let mut native = at_rate(variant, 500.0);
@@ -473,7 +473,7 @@ mod tests {
             native.on_nak(&nak(at(50), 100, 200, 1.0));
             assert!((mbps(&native) - 800.0).abs() < 1e-6);
             assert_eq!(native.limits().frozen_until, at(frozen[0]));
-            // Losses of what was on its way then: the 16th NAK is one too many, the next event begins behind 200.
+            // Losses of packets in flight at that time: the 16th NAK is one too many, the next event begins behind 200.
             (1..16).for_each(|k| native.on_nak(&nak(at(50 + k), 100 + k, 300, 1.0)));
             native.on_nak(&nak(at(90), 199, 400, 1.0));
             assert!((mbps(&native) - 800.0 / 1.125).abs() < 1e-6);

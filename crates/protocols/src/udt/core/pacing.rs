@@ -7,9 +7,9 @@ use super::terms::SYN;
 /// Times are counted in 2^-32 ns, so that no period is rounded: a gap of whole microseconds would be wrong by 6 % at
 /// 1 Gbit/s.
 const FRACTION_BITS: u32 = 32;
-/// No packets are closer, whatever the control says: nobody may have a whole window leave at one instant.
+/// Least distance of packets, with every control: a peer must not make a whole window leave at one instant.
 const PERIOD_MIN_NANOS: f64 = 250.0;
-/// What is earned in this time may leave at once: timers of hosts are not finer.
+/// The credit of this time may leave at once: timers of hosts are not finer.
 const BURST: Span = Span::from_micros(250);
 /// Time that was lost by late wake-ups is made up for if it is no more than this ...
 const KEPT: Span = SYN;
@@ -52,7 +52,7 @@ impl Pacing {
         self.due_at_most = self.due_at_most.max(earliest(BURST)) + self.period_least;
     }
 
-    /// Something else held packets back until `now`: what was not used is not missed.
+    /// Another limit held packets back until `now`: the unused credit is dropped.
     pub(super) fn rest(&mut self, now: Time) {
         self.due = self.due.max(fixed(now.as_nanos()));
     }
@@ -82,7 +82,7 @@ mod tests {
             for late in [Span::ZERO, Span::from_micros(40)] {
                 let expected = 1e9 / period;
                 let got = sent(period, late, Time::ZERO + Span::from_secs(1)) as f64;
-                // What is late at the end, and one burst at the beginning.
+                // The late packets at the end, and one burst at the beginning.
                 let slack = 2.0 + 40_000.0 / period;
                 assert!((got - expected).abs() < slack, "{period} ns, {late:?}: {got} of {expected}");
             }
@@ -105,7 +105,7 @@ mod tests {
         };
         let mut pacing = Pacing::default();
         pacing.set_period(10_000.0);
-        // 250 us at 8 us for each packet, and the one that is due.
+        // 250 us at 8 us for each packet, and the due one.
         assert_eq!(burst(pacing, at), 32);
         pacing.rest(at);
         assert_eq!(burst(pacing, at), 1);

@@ -1,4 +1,4 @@
-//! The receiving side: what is missing, and what is to be reported when.
+//! The receiving side: missing packets, and the schedule of reports.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,9 @@ use super::trend::Trend;
 
 /// Most gaps that are remembered: bounds a flow's memory. A packet that would make one more is dropped.
 const GAPS_MAX: usize = 16_384;
-/// Most ACKs of which the ACK2 is waited for.
+/// Most ACKs that wait for their ACK2.
 const ACKS_MAX: usize = 1_024;
-/// An ACK that is not answered is said again so many times, unless data comes.
+/// An unanswered ACK is repeated this many times, unless data comes.
 const REPEATS_MAX: u32 = 16;
 
 /// What packets meant.
@@ -24,11 +24,11 @@ pub enum Arrival {
     New,
     /// All had come before.
     Duplicate,
-    /// They are beyond what the receiver takes: ignore them.
+    /// They are beyond the receiver's window: ignore them.
     Refused,
 }
 
-/// What is noted of a gap: when it was reported last, and how often.
+/// Notes on a gap: the time of its last report, and the number of reports.
 #[derive(Clone, Copy, Debug)]
 struct Reported {
     last: Time,
@@ -49,7 +49,7 @@ pub struct ReceiveSide {
     /// Behind the highest packet that came.
     end: u64,
     losses: LossList<Reported>,
-    /// Gaps that are to be reported at once.
+    /// Gaps to report at once.
     fresh: Vec<Losses>,
     arrivals: Arrivals,
     rtt: Rtt,
@@ -58,13 +58,13 @@ pub struct ReceiveSide {
     trend: Trend,
     /// The delay grows, as the answer to this ACK showed: to be said.
     warning: Option<u32>,
-    /// When that was said last.
+    /// The time of its last report.
     warned_at: Time,
     /// Packets since the last ACK of any kind.
     unreported: u64,
     acks: VecDeque<Sent>,
     ack_number: u32,
-    /// The last full ACK: when, what it said, and how often it was said.
+    /// The last full ACK: its time, its content, and how often it was sent.
     acked_at: Time,
     acked: u64,
     repeats: u32,
@@ -112,7 +112,7 @@ impl ReceiveSide {
         self.rtt = Rtt::new(rtt);
     }
 
-    // --- What comes in ----------------------------------------------------------------------------------------------
+    // --- Arrivals ---------------------------------------------------------------------------------------------------
 
     /// The `count` packets from `number` on came, together, and were in this host at `at`.
     pub fn on_data(&mut self, now: Time, at: Time, number: u64, count: u64) -> Arrival {
@@ -149,7 +149,7 @@ impl ReceiveSide {
         Arrival::New
     }
 
-    /// An ACK2 came. One that answers no ACK, or one that was answered, is ignored.
+    /// An ACK2 came. It is ignored if it answers no ACK, or an answered one.
     pub fn on_ack2(&mut self, now: Time, number: u32) {
         let Some(k) = self.acks.iter().position(|sent| sent.number == number) else { return };
         let sent = self.acks[k];
@@ -163,7 +163,7 @@ impl ReceiveSide {
         self.confirmed = self.confirmed.max(sent.next);
     }
 
-    // --- What goes out ----------------------------------------------------------------------------------------------
+    // --- Sending ----------------------------------------------------------------------------------------------------
 
     /// The next thing that the sender must be told at `now`. Ask until there is none. A NAK has at most `naks_max`
     /// ranges.
@@ -252,7 +252,7 @@ impl ReceiveSide {
         [at_once, self.ack_due, self.nak_due].into_iter().flatten().min()
     }
 
-    /// Forgets what is missing: the flow goes on behind all that could have been sent. Returns its next packet.
+    /// Forgets missing packets: the flow continues behind all that could have been sent. Returns its next packet.
     pub fn restart(&mut self) -> u64 {
         self.end = self.next() + self.window;
         self.losses = LossList::default();
@@ -261,7 +261,7 @@ impl ReceiveSide {
         self.end
     }
 
-    // --- What others want to know -----------------------------------------------------------------------------------
+    // --- Getters ----------------------------------------------------------------------------------------------------
 
     /// The first packet that has not come.
     pub fn next(&self) -> u64 {

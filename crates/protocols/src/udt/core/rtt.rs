@@ -2,7 +2,7 @@
 
 use inhaul_base::Span;
 
-/// What is assumed before anything is measured (UDT 4: ten SYN, and half of that).
+/// Assumption before any measurement (UDT 4: ten SYN, and half of that).
 const START: Span = Span::from_millis(100);
 
 /// Smoothed round-trip time and its variation.
@@ -13,7 +13,7 @@ pub(super) struct Rtt {
 }
 
 impl Rtt {
-    /// Begins with what a handshake measured, if it did.
+    /// Begins with the measurement of a handshake, if there is one.
     pub(super) fn new(known: Option<Span>) -> Self {
         let smoothed = known.unwrap_or(START);
         Self { smoothed, variation: smoothed / 2 }

@@ -1,8 +1,8 @@
-//! What a congestion control is told, and what it says.
+//! Input and output of a congestion control.
 
 use inhaul_base::{Span, Time};
 
-/// What an ACK says, full or light.
+/// An ACK, full or light.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// When it came.
@@ -27,12 +27,12 @@ pub struct Progress {
     pub capacity: f64,
     /// Bytes of a full packet, headers from IP up included.
     pub packet_bytes: u64,
-    /// Whether window or period held the sender back since the last full ACK, and nothing else did. Otherwise nothing
-    /// is known of a higher rate.
+    /// Whether only window or period held the sender back since the last full ACK. Otherwise a higher rate was not
+    /// tested.
     pub held_back: bool,
 }
 
-/// What is known when the timer of rate control fires.
+/// Input at the timer of rate control.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
     /// Packets sent since it fired last.
@@ -45,7 +45,7 @@ pub struct Tick {
     pub held_back: bool,
 }
 
-/// What a NAK says.
+/// A NAK.
 #[derive(Clone, Copy, Debug)]
 pub struct Nak {
     /// When it came.
@@ -64,7 +64,7 @@ pub struct Nak {
     pub arrival_speed: f64,
 }
 
-/// What may be sent.
+/// The limits of sending.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControlLimits {
     /// Packets that may be unacknowledged.

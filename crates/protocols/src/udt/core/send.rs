@@ -11,11 +11,11 @@ use super::terms::{Ack, Losses, PAIR_EVERY, SYN};
 
 /// EXP comes at least so long after the last sign of life, times the number of EXPs in a row ...
 const EXPIRE_MIN: Span = Span::from_millis(300);
-/// ... up to so many.
+/// ... up to this many.
 const EXPIRE_BACKOFF_MAX: u64 = 16;
 /// A pair is measured so often at most: a receiver takes the median of 16 pairs, and tells it each SYN.
 const MEASURE_INTERVAL: Span = Span::from_nanos(SYN.as_nanos() / 32);
-/// What the timer of rate control missed, it makes up for if it is no more than this.
+/// The timer of rate control makes up for up to this many missed ticks.
 const TICKS_KEPT: Span = Span::from_secs(1);
 /// Broken: more EXPs in a row than [`EXPIRE_BACKOFF_MAX`], and silence for so long.
 const BROKEN_AFTER: Span = Span::from_secs(5);
@@ -33,7 +33,7 @@ pub struct Next {
     pub again: bool,
 }
 
-/// What a sender may do now.
+/// A sender's next permitted action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Send this.
@@ -44,16 +44,16 @@ pub enum Turn {
     Wait,
 }
 
-/// What the EXP timer did.
+/// Effect of the EXP timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
     /// It was not due.
     No,
-    /// What is not acknowledged will be sent again.
+    /// Unacknowledged packets will be sent again.
     Resend,
     /// There is something to send again already; a protocol that has keep-alives sends one.
     KeepAlive,
-    /// The peer is gone, by UDT's rule. It was rearmed all the same.
+    /// The peer is gone, by UDT's rule. The timer was still rearmed.
     Broken,
 }
 
@@ -114,8 +114,8 @@ pub struct SendSide {
 }
 
 impl SendSide {
-    /// A side that has sent nothing. At most `window_max` packets are ever unacknowledged. `rtt`: what a handshake has
-    /// measured, if it did.
+    /// A side that has sent nothing. At most `window_max` packets are ever unacknowledged. `rtt`: the measurement of a
+    /// handshake, if there is one.
     pub fn new(now: Time, control: Control, window_max: u64, rtt: Option<Span>) -> Self {
         let mut side = Self {
             limits: control.limits(),
@@ -152,8 +152,8 @@ impl SendSide {
         self.pacing.set_period(self.limits.period_nanos);
     }
 
-    /// Rate control runs each SYN, whatever comes (udt-2004 2.3: that is what makes it fair). Nothing depends on it but
-    /// what is sent, so it is enough to make up for it before something is sent or comes in.
+    /// Rate control runs each SYN, independent of arrivals (udt-2004 2.3: that makes it fair). Only sending depends on
+    /// it, so it is enough to make up for it before a packet is sent or comes in.
     fn tick(&mut self, now: Time) {
         if now < self.tick_due || !self.control.has_timer() {
             return;
@@ -176,8 +176,8 @@ impl SendSide {
 
     // --- Sending ----------------------------------------------------------------------------------------------------
 
-    /// What may leave now; `new`: there is something that was not sent before. Say [`sent`](Self::sent) if it leaves,
-    /// [`limited`](Self::limited) if something else holds it back.
+    /// The packet that may leave now; `new`: there is unsent data. Call [`sent`](Self::sent) if it leaves,
+    /// [`limited`](Self::limited) if another limit holds it back.
     pub fn next(&mut self, now: Time, new: bool) -> Turn {
         self.tick(now);
         let takes = self.receiver_takes.min(self.first.saturating_add(self.limits.window.min(self.window_max)));
@@ -187,7 +187,7 @@ impl SendSide {
             return fresh.map_or(Turn::Wait, Turn::Send);
         }
         let Some(next) = again.or(fresh) else {
-            // Time in which there is nothing that may leave is not made up for.
+            // Time in which no packet may leave is not made up for.
             self.pacing.rest(now);
             self.held(|held| {
                 held.window |= new;
@@ -213,7 +213,7 @@ impl SendSide {
             return false;
         }
         if self.first == self.next {
-            // Until now there was nothing that could be answered.
+            // Until now there was no packet that could be acknowledged.
             self.rearm(now);
         }
         self.next = self.next.max(next.number + 1);
@@ -243,12 +243,12 @@ impl SendSide {
         self.pacing.rest(now);
     }
 
-    // --- What the receiver says -------------------------------------------------------------------------------------
+    // --- Messages of the receiver -----------------------------------------------------------------------------------
 
     /// A full ACK came.
     ///
     /// # Errors
-    /// When it acknowledges what was never sent: nothing is changed.
+    /// If it acknowledges unsent packets. Then the state is unchanged.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), BadNumber> {
         let delivered = self.acknowledge(now, ack.next)?;
         if self.acked.is_none_or(|acked| is_after(ack.number, acked)) {
@@ -310,7 +310,7 @@ impl SendSide {
         self.refresh();
     }
 
-    /// A NAK came. What it reports that has been acknowledged since is left out.
+    /// A NAK came. Packets acknowledged since are left out.
     ///
     /// # Errors
     /// When a range is upside down, or of packets that were never sent: nothing is changed.
@@ -404,7 +404,7 @@ impl SendSide {
         Ok(())
     }
 
-    // --- What others want to know -----------------------------------------------------------------------------------
+    // --- Getters ----------------------------------------------------------------------------------------------------
 
     /// Bytes of a full packet, headers from IP up included.
     pub fn set_packet_bytes(&mut self, bytes: u64) {
@@ -436,7 +436,7 @@ impl SendSide {
         self.lost
     }
 
-    /// What the congestion control allows.
+    /// The limits of the congestion control.
     pub fn limits(&self) -> ControlLimits {
         ControlLimits { window: self.limits.window.min(self.window_max), ..self.limits }
     }
@@ -557,7 +557,7 @@ mod tests {
         assert_eq!(side.on_warning(at(21), u32::MAX), Ok(()));
         let period = side.limits().period_nanos;
         assert_eq!(side.on_warning(at(22), u32::MAX), Err(BadNumber), "a copy");
-        assert_eq!(side.on_warning(at(22), u32::MAX - 1), Err(BadNumber), "one that was overtaken");
+        assert_eq!(side.on_warning(at(22), u32::MAX - 1), Err(BadNumber), "an overtaken one");
         assert_eq!(side.limits().period_nanos, period);
         side.on_ack(at(30), &ack(2)).unwrap();
         side.on_warning(at(31), 1).unwrap();

@@ -1,4 +1,4 @@
-//! UDT's constants, and what a receiver tells its sender.
+//! UDT's constants, and a receiver's reports to its sender.
 
 use inhaul_base::Span;
 
@@ -6,7 +6,7 @@ use inhaul_base::Span;
 pub const SYN: Span = Span::from_millis(10);
 /// The first of a packet pair has a number that is a multiple of this; the second is the next (udt-2004 2.3).
 pub const PAIR_EVERY: u64 = 16;
-/// A light ACK for so many packets (UDT 4).
+/// A light ACK for this many packets (UDT 4).
 pub const LIGHT_ACK_EVERY: u64 = 64;
 /// How a receiver finds the speed at which packets arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +17,10 @@ pub enum SpeedRule {
     SinceAck,
 }
 
-/// What a receiver tells its sender, and how it measures.
+/// A receiver's reports to its sender, and their measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reporting {
-    /// A light ACK for so many packets; `u64::MAX`: none.
+    /// A light ACK for this many packets; `u64::MAX`: none.
     pub light_ack_every: u64,
     /// How the speed of arrival is found.
     pub speed: SpeedRule,
@@ -40,7 +40,7 @@ impl Reporting {
 /// A range of packet numbers, first and last.
 pub type Losses = (u64, u64);
 
-/// What a receiver tells its sender in full, each [`SYN`].
+/// A receiver's full report to its sender, each [`SYN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
     /// The ACK's own number, which the ACK2 that answers it has.

@@ -3,7 +3,7 @@
 
 use inhaul_base::Span;
 
-/// Round-trip times of which the trend is looked at.
+/// Number of round-trip times for the trend.
 const SAMPLES: usize = 16;
 /// The delay grows if both tests say so, one of them clearly: more of one, and less of the other.
 const CLEAR_RISES: (f64, f64) = (0.66, 0.45);

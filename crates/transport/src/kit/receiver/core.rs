@@ -20,11 +20,11 @@ const HEAD_MAX: usize = 64;
 pub struct Core<F> {
     /// The flows.
     pub flows: Flows<F>,
-    /// What is fetched.
+    /// The objects that are fetched.
     pub objects: Objects,
     pub(super) events: VecDeque<Event>,
     pub(super) waiting: Waiting,
-    /// Every flow's next timer, or an earlier one that was not worth taking back.
+    /// Every flow's next timer, or an earlier one that was left in place.
     timers: SortedSet<(Time, FlowId)>,
     /// Flows that were touched and must be looked after before the call ends.
     pub(super) touched: SortedSet<FlowId>,
@@ -68,7 +68,7 @@ impl<F: ReceiverFlow> Core<F> {
         }
     }
 
-    // --- What goes out ----------------------------------------------------------------------------------------------
+    // --- Sending ----------------------------------------------------------------------------------------------------
 
     /// Sends a message on the flow's control channel. A source is told what of it concerns one.
     pub fn say(&mut self, flow: FlowId, message: &Message<'_>) {
@@ -115,7 +115,7 @@ impl<F: ReceiverFlow> Core<F> {
         }
     }
 
-    // --- What comes in ----------------------------------------------------------------------------------------------
+    // --- Arrivals ---------------------------------------------------------------------------------------------------
 
     /// Says where `range`, a part of the run, belongs, as far as it is new. Returns how many bytes of it are.
     pub fn place<H: DataHead>(&mut self, id: FlowId, run: &Run<H>, range: ByteRange, places: &mut Vec<Place>) -> u64 {
@@ -148,7 +148,7 @@ impl<F: ReceiverFlow> Core<F> {
         self.flows.get_mut(&id).is_none_or(|flow| flow.core_mut().numbers.take(number, packets))
     }
 
-    /// A datagram of a flow came again, with so many bytes of data.
+    /// A datagram of a flow came again, with `bytes` of data.
     pub(super) fn count_duplicate(&mut self, id: FlowId, bytes: u64) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let core = flow.core_mut();
@@ -158,7 +158,7 @@ impl<F: ReceiverFlow> Core<F> {
 
     // --- Objects ----------------------------------------------------------------------------------------------------
 
-    /// What is pending of a flow is wanted again.
+    /// The pending ranges of a flow are wanted again.
     pub fn abandon(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let Some(object) = self.objects.get_mut(&flow.core().join.object) else { return };
@@ -171,7 +171,7 @@ impl<F: ReceiverFlow> Core<F> {
         object.is_some_and(|object| object.complete)
     }
 
-    /// Takes a flow out; what it still owed goes to the object's other flows.
+    /// Removes a flow; its outstanding ranges go to the object's other flows.
     pub(super) fn take_out(&mut self, id: FlowId) -> Option<F> {
         let mut flow = self.flows.remove(&id)?;
         if let Some(at) = flow.core().noted {
@@ -202,9 +202,8 @@ impl<F: ReceiverFlow> Core<F> {
         object.flows.clone()
     }
 
-    /// The end of a transfer must not wait for the slowest of its senders: what one still owes is wanted again when
-    /// another that has nothing left to do would bring it in less than half the time. What is under way all the same
-    /// is not lost.
+    /// The end of a transfer must not wait for its slowest sender: a sender's outstanding ranges are wanted again if an
+    /// idle one would bring them in less than half the time. Data of the slow sender that still comes is used.
     pub(super) fn relieve_slowest(&mut self, idle: FlowId, relief_min: Span) {
         let Some(helper) = self.flows.get(&idle).filter(|flow| flow.is_idle()) else { return };
         let Some(object) = self.objects.get(&helper.core().join.object).filter(|o| !o.has_wanted()) else { return };

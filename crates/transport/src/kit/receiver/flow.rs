@@ -13,10 +13,10 @@ use crate::{ConnectionId, ENVELOPE_LEN, Expected, FlowStats, JoinFlow, JoinSourc
 /// Silent for so long, a sender is gone: it answers probes.
 const SILENCE_MAX: Span = Span::from_secs(30);
 
-/// What a receiver keeps of a flow whatever the protocol.
+/// A receiver's state of a flow, for every protocol.
 #[derive(Debug)]
 pub struct FlowCore {
-    /// What its user asked for.
+    /// The user's request.
     pub join: JoinFlow,
     /// Where its sender is, once that is known.
     pub peer: Option<SocketAddr>,
@@ -42,9 +42,9 @@ pub struct FlowCore {
     pub duplicate_bytes: u64,
     /// Datagrams that the network has brought more than once: all but the first of each are dropped.
     pub duplicate_packets: u64,
-    /// The numbers of those that have come.
+    /// The packet numbers that have come.
     pub(super) numbers: Numbers,
-    /// What the sender has accepted the flow with, once it has.
+    /// The sender's acceptance of the flow, once it has come.
     pub(super) accepted: Option<Accepted>,
     /// The timer that the receiver has noted for this flow.
     pub(super) noted: Option<Time>,
@@ -59,7 +59,7 @@ pub struct SourceCore {
     pub lanes: u32,
 }
 
-/// What a sender tells that accepts a flow.
+/// A sender's acceptance of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accepted {
     /// What datagrams to it must carry.
@@ -132,7 +132,7 @@ impl FlowCore {
         self.is_accepted().then(|| Silence { until: since + SILENCE_MAX, since, no_path })
     }
 
-    /// From when on its sender owes a sign of life: one that rests is not asked for any.
+    /// The time from which its sender must show that it is alive; a resting sender need not.
     pub fn silent_since(&self) -> Time {
         self.last_heard.max(self.roused)
     }
@@ -212,16 +212,16 @@ pub trait ReceiverFlow {
     /// The same, to be changed.
     fn core_mut(&mut self) -> &mut FlowCore;
 
-    /// Bytes asked for that have neither come nor been given up.
+    /// Requested bytes that have neither come nor been given up.
     fn pending_bytes(&self) -> u64;
 
     /// The last request made; 0 before the first.
     fn last_request(&self) -> u32;
 
-    /// Gives up what is pending: others are to bring it.
+    /// Gives up pending ranges: other flows are to bring them.
     fn abandon(&mut self) -> Vec<ByteRange>;
 
-    /// Bytes need not come any more: what is pending of them is waited for no longer, if the protocol can tell.
+    /// Bytes are no longer needed: the flow stops waiting for them, if the protocol can tell.
     fn forget(&mut self, _range: ByteRange) {}
 
     /// Whether it could bring more than it is asked for: it helps others that are slower.
@@ -268,7 +268,7 @@ pub trait DataHead: Copy {
     /// Its length in bytes.
     const LEN: usize;
 
-    /// Reads it from the front of what is behind the envelope. `None`: the datagram is another kind's.
+    /// Reads it from the front of the part behind the envelope. `None`: the datagram is of another kind.
     fn parse(bytes: &[u8]) -> Option<Self>;
 
     /// Where its body starts in the object.
@@ -361,7 +361,7 @@ impl<H: DataHead> Run<H> {
     }
 }
 
-/// What a message that could not be read is for the flow.
+/// The flow's error for an unreadable message.
 pub(crate) fn refusal(error: WireError, ours: u8) -> crate::FlowError {
     match error {
         WireError::Version(theirs) => crate::FlowError::Version { ours, theirs },
@@ -369,7 +369,7 @@ pub(crate) fn refusal(error: WireError, ours: u8) -> crate::FlowError {
     }
 }
 
-/// Reads what a protocol adds to a message: all of it, or it is refused.
+/// Reads the protocol's part of a message. Bytes left over are an error.
 ///
 /// # Errors
 /// When it is not exactly that.

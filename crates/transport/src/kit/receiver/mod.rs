@@ -1,7 +1,7 @@
-//! What every receiver does alike: objects and who brings them, setting flows up, opening paths, gathering what comes,
-//! handing out what is wanted, timers.
+//! The part that all receivers share: objects and their flows, setting up flows, opening paths, placing arrivals,
+//! assigning wanted ranges, timers.
 //!
-//! A protocol adds its data header ([`DataHead`]), its state of a flow ([`ReceiverFlow`]) and what it does with both
+//! A protocol adds its data header ([`DataHead`]), its state of a flow ([`ReceiverFlow`]) and its behaviour
 //! ([`Reception`]); [`Receiver`] makes an [`Endpoint`] of that.
 
 mod core;
@@ -27,7 +27,7 @@ use crate::{
     JoinSource, Place, Policy, RxMessage, TxBatch,
 };
 
-/// What a protocol adds to a receiver.
+/// The protocol's part of a receiver.
 ///
 /// All methods get the [`Core`] with all flows and objects, and may leave flows in its list of those to be looked
 /// after.
@@ -36,18 +36,18 @@ pub trait Reception: Sized {
     type Flow: ReceiverFlow;
     /// Its data header.
     type Head: DataHead;
-    /// What is the same for all flows.
+    /// State common to all flows.
     const RULES: Rules;
 
     /// A new flow.
     fn new_flow(&mut self, now: Time, core: FlowCore) -> Self::Flow;
 
-    /// What it adds to the message that sets the flow up.
+    /// The protocol's part of the message that sets the flow up.
     fn setup(&self, _flow: &Self::Flow) -> Vec<u8> {
         Vec::new()
     }
 
-    /// What the sender added to its answer.
+    /// The protocol's part of the sender's answer.
     ///
     /// # Errors
     /// When it is not legal: the flow has failed.
@@ -92,7 +92,7 @@ pub trait Reception: Sized {
     /// A timer of a flow may have passed.
     fn on_flow_timer(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
-    /// Something of the flow has changed: what must happen before more is asked for.
+    /// The flow has changed: acts before further ranges are requested.
     fn attend(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
     /// Whether it fetches from sources of other kinds as well: see [`Command::JoinSource`].
@@ -109,16 +109,16 @@ pub trait Reception: Sized {
     ) {
     }
 
-    /// Takes what is to be asked of a flow now from what is wanted of its object, and notes it as a request. Returns
+    /// Takes the ranges to request of a flow now from its object's wanted ranges, and notes them as a request. Returns
     /// the request's number and ranges.
     fn ask(&mut self, now: Time, flow: &mut Self::Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)>;
 
-    /// The flow's path was found to carry less than before. What was pending is wanted again already, and is asked for
-    /// anew in smaller blocks.
+    /// The flow's path was found to carry smaller packets than before. Its pending ranges are wanted again already, and
+    /// are requested anew in smaller blocks.
     fn on_narrower(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
-    /// The flow's datagrams go another way, whose path is opened next: see [`Command::ChangePath`]. What was pending is
-    /// wanted again already, and its sender has been told.
+    /// The flow's datagrams take another path, which is opened next: see [`Command::ChangePath`]. Its pending ranges
+    /// are wanted again already, and its sender has been told.
     fn on_path_change(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
     /// The flow's object is complete.
@@ -136,12 +136,12 @@ pub trait Reception: Sized {
     /// How much is taken beside others' traffic has changed.
     ///
     /// # Errors
-    /// When the protocol has no policies, or this one needs what was not told. Nothing has changed then.
+    /// If the protocol has no policies, or this one needs a value that was not given. Nothing has changed then.
     fn set_policy(&mut self, _now: Time, _policy: Policy, _core: &mut Core<Self::Flow>) -> Result<(), CommandError> {
         Err(CommandError::NoPolicies)
     }
 
-    /// How the host is doing, and what it foresees: see [`Endpoint::handle_host`].
+    /// The host's load and foreseen pauses: see [`Endpoint::handle_host`].
     fn on_host(&mut self, _now: Time, _sample: HostSample, _core: &mut Core<Self::Flow>) {}
 
     /// A timer across flows may have passed.
@@ -152,7 +152,7 @@ pub trait Reception: Sized {
         None
     }
 
-    /// All flows that were touched have been looked after. What this does may touch flows again.
+    /// All touched flows have been served. This call may touch flows again.
     fn settle(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
 }
 
@@ -216,7 +216,7 @@ impl<P: Reception> Receiver<P> {
         Ok(())
     }
 
-    /// Takes a flow out of everything; what it still owed goes to the object's other flows.
+    /// Removes a flow; its outstanding ranges go to the object's other flows.
     fn remove(&mut self, now: Time, id: FlowId) -> Option<P::Flow> {
         let mut flow = self.core.take_out(id)?;
         self.protocol.on_leave(now, &mut flow, &mut self.core.flows);
@@ -263,7 +263,7 @@ impl<P: Reception> Receiver<P> {
         Ok(())
     }
 
-    // --- What comes in ----------------------------------------------------------------------------------------------
+    // --- Arrivals ---------------------------------------------------------------------------------------------------
 
     fn on_rx(&mut self, now: Time, message: &RxMessage<'_>, places: &mut Vec<Place>) {
         let Some((id, _)) = message.flow else { return };
@@ -289,7 +289,7 @@ impl<P: Reception> Receiver<P> {
         }
     }
 
-    /// Whether what comes from `from` is the flow's sender's, and its path is open.
+    /// Whether `from` is the flow's sender, and its path is open.
     fn is_open(&self, id: FlowId, from: SocketAddr) -> bool {
         let core = self.core.flows.get(&id).map(ReceiverFlow::core);
         core.is_some_and(|core| core.peer == Some(from) && core.path.takes_data())
@@ -361,7 +361,7 @@ impl<P: Reception> Receiver<P> {
         Ok(())
     }
 
-    /// If the path is open with what has come back so far, says so.
+    /// If the echoes so far have opened the path, reports that.
     fn settle_path(&mut self, now: Time, id: FlowId) {
         let Some(core) = self.core.flows.get_mut(&id).map(ReceiverFlow::core_mut) else { return };
         if core.path.settle(now) {
@@ -429,8 +429,8 @@ impl<P: Reception> Receiver<P> {
         }
     }
 
-    /// Sends the flow's probes and responses that are due. A path that was found to carry less is another path: what
-    /// is outstanding is asked for anew in smaller blocks.
+    /// Sends the flow's probes and responses that are due. A path that was found to carry smaller packets counts as a
+    /// new path: outstanding ranges are requested anew in smaller blocks.
     fn probe(&mut self, now: Time, id: FlowId) {
         let core = &mut self.core;
         let Some(flow) = core.flows.get_mut(&id) else { return };

@@ -1,4 +1,4 @@
-//! What is the same for all flows of a receiver.
+//! State common to all flows of a receiver.
 
 use inhaul_base::Span;
 
@@ -9,20 +9,20 @@ use crate::{FlowId, ObjectId};
 /// A host's flows.
 pub type Flows<F> = Table<FlowId, F>;
 
-/// What is the same for all flows of a protocol.
+/// Settings common to all flows of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Version that stands in the set-up messages.
     pub version: u8,
     /// Length of a data header in bytes, without the envelope.
     pub header_len: usize,
-    /// Blocks are a multiple of so many bytes.
+    /// Blocks are a multiple of this many bytes.
     pub grain: u16,
     /// Largest object, in bytes, in which a data header can name every place.
     pub object_max: u64,
     /// How paths are probed.
     pub path: PathRules,
-    /// A sender is not relieved of what it will bring in this time.
+    /// Ranges that a sender will bring within this time stay with it.
     pub relief_min: Span,
 }
 

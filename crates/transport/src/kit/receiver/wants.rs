@@ -1,5 +1,5 @@
-//! What is wanted of an object changes while it comes: bytes were wrong, need not come, or cannot come from every
-//! flow.
+//! Changes of an object's wanted ranges during a transfer: bytes were wrong, are no longer needed, or cannot come from
+//! every flow.
 
 use inhaul_base::{ByteRange, RangeSet, Time};
 
@@ -9,7 +9,7 @@ use crate::kit::Object;
 use crate::{CommandError, Event, FlowId, ObjectId};
 
 impl<F: ReceiverFlow> Core<F> {
-    /// An object is wanted, except for what is held.
+    /// An object is wanted, except for its held ranges.
     pub(super) fn fetch(&mut self, id: ObjectId, size: u64, held: RangeSet) -> Result<(), CommandError> {
         if self.objects.contains_key(&id) {
             return Err(CommandError::ObjectExists(id));
@@ -101,8 +101,8 @@ impl<F: ReceiverFlow> Core<F> {
         Ok(())
     }
 
-    /// Wrong bytes are wanted again, from another flow than `suspect` and those that avoid them, if there is one.
-    /// Returns the object's flows.
+    /// Wrong bytes are wanted again, if possible from a flow other than `suspect` that does not avoid them. Returns the
+    /// object's flows.
     pub(super) fn refetch(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! One flow as every sender sees it: where its datagrams may go, what was requested, when it has something to do.
+//! One flow as every sender sees it: its path, its requested ranges, and the time of its next action.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use crate::kit::receiver::largest_block;
 use crate::kit::wire::{PATH_HEADER_LEN, PathDatagram};
 use crate::{ConnectionId, FlowError, FlowStats, OfferFlow, PathSpec, Route, TxBatch};
 
-/// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that
-/// asks for more.
+/// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which closes a flow that
+/// requests more.
 pub const QUEUED_RANGES_MAX: usize = 16_384;
 /// Most probes that wait for their echo.
 const ECHOES_MAX: usize = 16;
@@ -22,24 +22,24 @@ const OPEN_GAP: Span = Span::from_millis(50);
 /// A receiver probes at least once a second; silent for so long, it is gone.
 pub(super) const SILENCE_MAX: Span = Span::from_secs(30);
 
-/// What a sender keeps of a flow whatever the protocol.
+/// A sender's state of a flow, for every protocol.
 #[derive(Debug)]
 pub struct FlowCore {
-    /// What its user offers.
+    /// The offered object.
     pub offer: OfferFlow,
     /// Largest IP packet that both hosts believe in, in bytes.
     pub mtu: u16,
-    /// What was requested and has not been sent.
+    /// Ranges that were requested and have not been sent.
     pub queue: Queue,
-    /// What has left.
+    /// Counters of sent data.
     pub sent: Sent,
     /// When the receiver last gave a sign of life.
     pub heard: Time,
     /// The receiver's datagrams that came again.
     pub duplicate_packets: u64,
-    /// The numbers of those that have come.
+    /// The packet numbers that have come.
     pub(super) numbers: Numbers,
-    /// What the receiver knows the flow by, once Setup has come.
+    /// The receiver's connection id of the flow, once Setup has come.
     connection: Option<ConnectionId>,
     /// Where data goes: the address that returned its challenge last.
     peer: Option<SocketAddr>,
@@ -57,7 +57,7 @@ pub struct FlowCore {
     rules: Rules,
 }
 
-/// What has left so far.
+/// Counters of sent data so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
     /// Data packets.
@@ -153,8 +153,8 @@ impl FlowCore {
         }
     }
 
-    /// The receiver has said that it does not respond from a time on, until another. Nothing may be sent meanwhile:
-    /// what an address gets that has gone is no more for it. Replaces the pause before.
+    /// The receiver has announced a pause with its start and end. Nothing may be sent in it: the address may belong to
+    /// another host by then. Replaces the previous pause.
     pub fn expect_pause(&mut self, from: Time, until: Time) {
         self.pause = Some((from, until));
     }
@@ -176,7 +176,7 @@ impl FlowCore {
         u64::from(self.offer.path.overhead) + self.rules.header_len as u64
     }
 
-    // --- What the receiver wants ------------------------------------------------------------------------------------
+    // --- Requests of the receiver -----------------------------------------------------------------------------------
 
     pub(super) fn on_request(&mut self, id: u32, block: u16, ranges: Vec<ByteRange>) -> Result<(), FlowError> {
         if id != self.queue.next_id() {

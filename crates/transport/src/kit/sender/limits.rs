@@ -1,4 +1,4 @@
-//! What users have set: how much all flows of a sender may send together (R_send), and how much those of one client.
+//! Users' limits at the sender: the rate of all flows together (R_send), and the rate of one client's flows.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ pub(super) struct SendLimits {
 }
 
 impl SendLimits {
-    /// All flows together may send so much from now on.
+    /// Sets the limit of all flows together from now on.
     pub(super) fn set_host(&mut self, now: Time, rate: Option<Bitrate>) {
         self.host.set(now, rate);
     }
 
-    /// A flow is offered. What its client may have is what was said last.
+    /// A flow is offered. The latest limit of its client applies.
     pub(super) fn enter(&mut self, now: Time, offer: &OfferFlow) {
         if let Some(ClientRate { client, rate }) = offer.client {
             let (limit, flows) = self.clients.entry(client).or_default();
@@ -138,7 +138,7 @@ mod tests {
         limits.set_host(now, Some(Bitrate::from_mbps(12)));
         let all = sent(&mut limits, now, &[&one, &two, &other]);
         near(all.iter().sum(), 1_500_000);
-        // What was said last holds for all flows of the client.
+        // The latest limit holds for all flows of the client.
         limits.set_host(now, None);
         let now = now + Span::from_secs(2);
         limits.leave(&two);

@@ -1,6 +1,6 @@
-//! What every sender does alike: offers and their tokens, opening paths, what was requested, whose turn it is.
+//! The part that all senders share: offers and their tokens, opening paths, requested ranges, and the order of flows.
 //!
-//! A protocol adds its state of a flow ([`SenderFlow`]) and what it sends when ([`Sending`]); [`Sender`] makes an
+//! A protocol adds its state of a flow ([`SenderFlow`]) and its schedule of sending ([`Sending`]); [`Sender`] makes an
 //! [`Endpoint`] of that.
 
 mod flow;
@@ -70,17 +70,17 @@ pub struct Slot {
     pub share: usize,
 }
 
-/// What a protocol adds to a sender.
+/// The protocol's part of a sender.
 pub trait Sending: Sized {
     /// Its state of a flow.
     type Flow: SenderFlow;
-    /// What is the same for all flows.
+    /// State common to all flows.
     const RULES: Rules;
 
     /// A new flow, offered but not yet set up.
     fn new_flow(&mut self, now: Time, core: FlowCore) -> Self::Flow;
 
-    /// What the protocol adds to the message that accepts the flow, which is said as soon as the flow is offered.
+    /// The protocol's part of the message that accepts the flow. It is known as soon as the flow is offered.
     fn accept(&mut self, _flow: &mut Self::Flow, _flows: usize) -> Vec<u8> {
         Vec::new()
     }
@@ -117,7 +117,7 @@ pub trait Sending: Sized {
     /// A datagram came from the flow's receiver that is not about the path.
     fn on_datagram(&mut self, _now: Time, _id: FlowId, _bytes: &[u8], _core: &mut Core<Self::Flow>) {}
 
-    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    /// Appends datagrams that may leave, as far as `may` allows it and `out` has room.
     fn transmit(&mut self, now: Time, flow: &mut Self::Flow, slot: Slot, may: &mut Allowance<'_>, out: &mut TxBatch);
 
     /// A timer of a flow may have passed.
@@ -161,7 +161,7 @@ impl<F: SenderFlow> Core<F> {
         self.events.push_back(Event::Control { flow, message });
     }
 
-    /// Enters a flow into the agenda anew, after whatever may have changed what it has to do.
+    /// Enters a flow into the agenda anew, after any event that may have changed its next action.
     pub fn reschedule(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let before = flow.core().entry();
@@ -221,12 +221,12 @@ impl<P: Sending> Sender<P> {
         Self { core, protocol, limits, due: Vec::new(), turns: 0, challenges }
     }
 
-    /// What the protocol adds.
+    /// The protocol's part.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// The flows and what they share.
+    /// The flows and their common state.
     pub fn core(&self) -> &Core<P::Flow> {
         &self.core
     }
@@ -336,7 +336,7 @@ impl<P: Sending> Sender<P> {
                 }
             }
             None if flow.core().peer() == Some(from) => {
-                // What came before says nothing more.
+                // Older samples no longer count.
                 if !flow.core_mut().numbers.take(number, 1) {
                     flow.core_mut().duplicate_packets += 1;
                     return;

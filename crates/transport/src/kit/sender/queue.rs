@@ -1,10 +1,10 @@
-//! What a receiver requested and has not been sent.
+//! Ranges that a receiver requested and that have not been sent.
 
 use std::collections::VecDeque;
 
 use inhaul_base::ByteRange;
 
-/// Requests in the order in which they came, each with what is left of it.
+/// Requests in the order of arrival, each with its remaining ranges.
 #[derive(Debug, Default)]
 pub struct Queue {
     requests: VecDeque<Pending>,
@@ -22,14 +22,14 @@ struct Pending {
     ranges: VecDeque<ByteRange>,
 }
 
-/// What is to be sent next.
+/// The next piece to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Front {
     /// The request.
     pub request: u32,
-    /// It is cut into blocks of so many bytes.
+    /// Length of the blocks that it is cut into.
     pub block: u16,
-    /// What is left of its first range.
+    /// The rest of its first range.
     pub range: ByteRange,
 }
 
@@ -66,13 +66,13 @@ impl Queue {
         self.requests.push_back(Pending { id, block, ranges: ranges.into() });
     }
 
-    /// What is to be sent next.
+    /// The next piece to send.
     pub fn front(&self) -> Option<Front> {
         let pending = self.requests.front()?;
         Some(Front { request: pending.id, block: pending.block, range: *pending.ranges.front()? })
     }
 
-    /// Takes `bytes` from the first range, or what there is of it.
+    /// Takes `bytes` from the first range, or all of it if it is shorter.
     pub fn take(&mut self, bytes: u64) -> Option<ByteRange> {
         let pending = self.requests.front_mut()?;
         let range = pending.ranges.front_mut()?;

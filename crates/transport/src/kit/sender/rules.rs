@@ -1,21 +1,21 @@
-//! What is the same for all flows of a sender.
+//! State common to all flows of a sender.
 
 use inhaul_base::{Span, Time};
 
 use crate::FlowId;
 
-/// A flow in the agenda: when it is due, and of those that are due at the same time the one first that was served
-/// longest ago.
+/// A flow in the agenda: flows are ordered by their due time, and flows due at the same time by their last service,
+/// oldest first.
 pub(super) type Entry = (Time, u64, FlowId);
 
-/// What is the same for all flows of a protocol.
+/// Settings common to all flows of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Version that stands in the set-up messages.
     pub version: u8,
     /// Length of a data header in bytes, without the envelope.
     pub header_len: usize,
-    /// Blocks are a multiple of so many bytes.
+    /// Blocks are a multiple of this many bytes.
     pub grain: u16,
     /// Most bytes that wait to be sent to one receiver: twice what ours ever ask for ahead.
     pub queued_bytes_max: u64,
