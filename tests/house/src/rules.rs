@@ -68,7 +68,7 @@ pub fn lifts_determinism(source: &Source) -> Vec<String> {
             finding(
                 &source.code,
                 at,
-                "only an engine (udp, emu, session and what stands on it, cli) may use clocks and hash maps",
+                "only an engine (udp, emu, session and the crates above it, cli) may use clocks and hash maps",
             )
         })
         .collect()
@@ -238,7 +238,7 @@ mod tests {
         let bad = Source::parse("#[allow(missing_docs, clippy::disallowed_types, reason = \"fast\")]");
         assert_eq!(
             lifts_determinism(&bad),
-            ["1: only an engine (udp, emu, session and what stands on it, cli) may use clocks and hash maps"]
+            ["1: only an engine (udp, emu, session and the crates above it, cli) may use clocks and hash maps"]
         );
     }
 
