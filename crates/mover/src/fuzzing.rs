@@ -12,12 +12,12 @@ use inhaul_base::ByteRange;
 use inhaul_store::{Contents, Entry, Kind, Manifest};
 use inhaul_transport::FlowId;
 
-use crate::delegate::Order;
-use crate::engine::probe::{Probe, echoed};
-use crate::haul::digest_plan::DigestPlan;
-use crate::haul::tally::Tally;
-use crate::session::groups::Groups;
-use crate::session::proxy::{Answer, http_answer, socks_answer, socks_method, socks_welcome};
+use inhaul_delegate::Order;
+use inhaul_engine::engine::probe::{Probe, echoed};
+use inhaul_haul::haul::digest_plan::DigestPlan;
+use inhaul_haul::haul::tally::Tally;
+use inhaul_session::session::groups::Groups;
+pub use inhaul_session::session::proxy::{Answer, http_answer, socks_answer, socks_method, socks_welcome};
 
 /// A datagram that may be a probe of the path, or its echo.
 pub fn probe(data: &[u8]) -> bool {

@@ -500,7 +500,7 @@ fn certified(from: &Scratch, more: &[&str]) -> Closed {
 }
 
 fn certificates() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/mover/src/session/tls/test-certificates")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/session/src/session/tls/test-certificates")
 }
 
 impl Closed {

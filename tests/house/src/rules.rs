@@ -55,7 +55,13 @@ pub fn allow_without_reason(source: &Source) -> Vec<String> {
 pub fn lifts_determinism(source: &Source) -> Vec<String> {
     silenced(source)
         .filter(|(_, arguments)| DETERMINISM_LINTS.iter().any(|lint| arguments.contains(lint)))
-        .map(|(at, _)| finding(&source.code, at, "only an engine (udp, emu, mover, cli) may use clocks and hash maps"))
+        .map(|(at, _)| {
+            finding(
+                &source.code,
+                at,
+                "only an engine (udp, emu, session and the crates above it, cli) may use clocks and hash maps",
+            )
+        })
         .collect()
 }
 
@@ -215,7 +221,10 @@ mod tests {
     fn lifts_determinism_sees_the_bans_among_other_lints() {
         assert_eq!(lifts_determinism(&Source::parse("#![allow(missing_docs, reason = \"r\")]")), NOTHING);
         let bad = Source::parse("#[allow(missing_docs, clippy::disallowed_types, reason = \"fast\")]");
-        assert_eq!(lifts_determinism(&bad), ["1: only an engine (udp, emu, mover, cli) may use clocks and hash maps"]);
+        assert_eq!(
+            lifts_determinism(&bad),
+            ["1: only an engine (udp, emu, session and the crates above it, cli) may use clocks and hash maps"]
+        );
     }
 
     #[test]

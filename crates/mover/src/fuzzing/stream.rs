@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use inhaul_base::RandomStream;
 
-use crate::session::control_stream::{ControlStream, StreamError};
-use crate::session::frame::{Frame, GroupRun, MAX_FRAME, MIDDLE_FRAME, PartOf, SMALL_FRAME, framed};
+use inhaul_session::session::control_stream::{ControlStream, StreamError};
+use inhaul_session::session::frame::{Frame, GroupRun, MAX_FRAME, MIDDLE_FRAME, PartOf, SMALL_FRAME, framed};
 
 /// Bytes that a connection brings at one go.
 const PIECE: usize = 4096;

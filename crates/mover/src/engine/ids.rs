@@ -1,9 +1,0 @@
-//! Names of what the engine drives.
-
-/// An endpoint, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EndpointId(pub(super) usize);
-
-/// A socket, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PortId(pub(crate) u32);

@@ -1,0 +1,99 @@
+//! Sources that are no inhaul servers, by their URLs.
+
+use std::sync::Arc;
+
+use inhaul_base::byte_text::text_of;
+
+use super::source::{Server, SourceError, decode_path};
+
+/// The schemes of sources that are read by ranges, and the ports of their servers.
+const SCHEMES: [(&str, u16); 3] = [("http", 80), ("https", 443), ("file", 0)];
+#[cfg(any(test, feature = "testing"))]
+const TEST_SCHEME: (&str, u16) = ("fake", 0);
+
+/// The scheme of a URL that names such a source, and what stands behind `://`.
+fn scheme_of(text: &str) -> Option<(&'static str, u16, &str)> {
+    let (scheme, rest) = text.split_once("://")?;
+    #[cfg(any(test, feature = "testing"))]
+    if scheme == TEST_SCHEME.0 {
+        return Some((TEST_SCHEME.0, TEST_SCHEME.1, rest));
+    }
+    SCHEMES.iter().find(|(known, _)| *known == scheme).map(|&(known, port)| (known, port, rest))
+}
+
+/// Whether a text names a source that is read by ranges.
+pub(super) fn is_ranges_url(text: &str) -> bool {
+    scheme_of(text).is_some()
+}
+
+/// Cuts a text of several sources at the commas behind which a URL of such a source begins.
+pub(super) fn split_urls(text: &str) -> Vec<&str> {
+    let begins = |at: &usize| text[..*at].ends_with(',') && is_ranges_url(&text[*at..]);
+    let starts: Vec<usize> = (1..text.len()).filter(|at| text.is_char_boundary(*at)).filter(begins).collect();
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for start in starts {
+        parts.push(&text[from..start - 1]);
+        from = start;
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+/// The source that a URL names.
+///
+/// # Errors
+/// When the URL has no file's name at its end.
+pub(super) fn server_of(text: &str) -> Result<Server, SourceError> {
+    let (_, port, rest) = scheme_of(text).ok_or_else(|| SourceError::Scheme(without_secrets(text)))?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    if file_name(text)?.is_empty() {
+        return Err(SourceError::NoFile(without_secrets(text)));
+    }
+    Ok(Server { url: Some(Arc::from(text)), ..Server::new(host, port) })
+}
+
+/// The name of the file that a URL names, as text of any bytes.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn file_name(url: &str) -> Result<String, SourceError> {
+    let path = url.split_once("://").map_or(url, |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
+    let path = path.split_once('/').map_or("", |(_, path)| path);
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = decode_path(name)?;
+    Ok(if name.contains('/') { text_of(name.replace('/', "_").as_bytes()) } else { name })
+}
+
+/// A URL as it may be shown and logged: a user's name, a password and a query may be secrets.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let bare = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = bare.find('/').map_or((bare, ""), |at| bare.split_at(at));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_urls_cuts_only_where_a_url_begins() {
+        assert_eq!(split_urls("inhaul://a,b/f#x,y"), ["inhaul://a,b/f#x,y"]);
+        assert_eq!(
+            split_urls("inhaul://a,b/f,g,file:///x,y,file:///z"),
+            ["inhaul://a,b/f,g", "file:///x,y", "file:///z"]
+        );
+    }
+
+    #[test]
+    fn server_of_keeps_the_url_and_shows_no_secret() {
+        let server = server_of("file:///data/set%201.bin").unwrap();
+        assert_eq!(server.url.as_deref(), Some("file:///data/set%201.bin"));
+        assert_eq!(file_name("file:///data/set%201.bin").unwrap(), "set 1.bin");
+        assert_eq!(without_secrets("https://me:pass@host:8443/a/b?sig=1#x"), "https://host:8443/a/b");
+        assert!(matches!(server_of("file:///data/"), Err(SourceError::NoFile(_))));
+    }
+}

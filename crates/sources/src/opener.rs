@@ -1,0 +1,241 @@
+//! Opens data sets at their mirrors, each on a thread of its own, and tries again where one is not there just now. It
+//! serves a transfer from its first contact to its end: mirrors that were lost on the way are opened again by the same
+//! means, with the name looked up anew.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use inhaul_base::Span;
+use inhaul_store::{Manifest, digest};
+use inhaul_udp::Waker;
+
+use super::ranges::{self, RangeSource};
+use inhaul_session::api::error::MoveError;
+use inhaul_session::api::options::{GetOptions, NetOptions, Stop};
+use inhaul_session::api::request::Request;
+use inhaul_session::api::source::Server;
+use inhaul_session::session::backoff::Backoff;
+use inhaul_session::session::connect::{Session, Wanted};
+use inhaul_session::session::frame::SessionRole;
+use inhaul_session::system::threads;
+
+/// How soon a thread that waits notices that it is not needed any more.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A mirror of one of the data sets that are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MirrorId {
+    /// The data set, by its place among the requests.
+    pub request: usize,
+    pub server: Server,
+}
+
+/// How a mirror is reached that has answered.
+#[derive(Debug)]
+pub enum Reached {
+    /// An inhaul server.
+    Session(Box<Session>),
+    /// Something that is read by ranges.
+    Ranges(Server, Arc<dyn RangeSource>),
+}
+
+/// A mirror that has a data set, and what it says of it.
+#[derive(Debug)]
+pub struct Candidate {
+    pub reached: Reached,
+    pub manifest: Manifest,
+    /// The manifest's.
+    pub identity: digest::Hash,
+}
+
+impl Candidate {
+    /// Of a mirror that says this of its data set.
+    pub fn new(reached: Reached, manifest: Manifest) -> Self {
+        Self { reached, identity: manifest.identity(), manifest }
+    }
+
+    /// Whether it is a session, whose server says what it has by digests.
+    pub fn is_session(&self) -> bool {
+        matches!(self.reached, Reached::Session(_))
+    }
+
+    /// Whether it has the data set of this identity and manifest. What is read by ranges knows only sizes, and names of
+    /// its own.
+    pub fn has(&self, identity: digest::Hash, manifest: &Manifest) -> bool {
+        match self.reached {
+            Reached::Session(_) => self.identity == identity,
+            Reached::Ranges(..) => {
+                let sizes = |manifest: &Manifest| manifest.entries().iter().map(|entry| entry.size).collect::<Vec<_>>();
+                self.identity == identity || sizes(&self.manifest) == sizes(manifest)
+            }
+        }
+    }
+}
+
+/// What became of a try.
+#[derive(Debug)]
+pub struct Tried {
+    pub mirror: MirrorId,
+    pub took: Duration,
+    pub result: Result<Candidate, MoveError>,
+    /// It is tried again.
+    pub again: bool,
+}
+
+/// See the module's description. Dropping it ends all trying.
+#[derive(Debug)]
+pub struct Opener {
+    shared: Arc<Shared>,
+    sender: Sender<Tried>,
+    tried: Receiver<Tried>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    requests: Vec<Request>,
+    net: NetOptions,
+    owner: bool,
+    attributes: bool,
+    /// Bytes of content that a mirror may send with its first answer.
+    early: u32,
+    /// Mirrors are asked for their files' version.
+    asks_version: bool,
+    retry_for: Span,
+    over: Stop,
+    waker: OnceLock<Waker>,
+}
+
+impl Opener {
+    /// For the data sets of `options`. The content of a small one comes with its description, up to `early` bytes.
+    pub fn new(options: &GetOptions, early: u32) -> Self {
+        Self::asking(options, early, false)
+    }
+
+    /// The same; mirrors are asked for the version of their files, too.
+    pub fn for_cache(options: &GetOptions) -> Self {
+        Self::asking(options, 0, true)
+    }
+
+    fn asking(options: &GetOptions, early: u32, asks_version: bool) -> Self {
+        let (sender, tried) = channel();
+        let shared = Shared {
+            requests: options.requests.clone(),
+            net: options.net.clone(),
+            owner: options.owner,
+            attributes: options.attributes,
+            early,
+            asks_version,
+            retry_for: options.retry_for,
+            over: Stop::new(),
+            waker: OnceLock::new(),
+        };
+        Self { shared: Arc::new(shared), sender, tried }
+    }
+
+    /// How long the user has mirrors waited for without a byte; zero: each is tried once.
+    pub fn retry_for(&self) -> Span {
+        self.shared.retry_for
+    }
+
+    /// Whether nothing is being tried.
+    pub(crate) fn is_idle(&self) -> bool {
+        // This end, and one for each thread.
+        Arc::strong_count(&self.shared) == 1
+    }
+
+    /// Begins to try a mirror.
+    pub fn open(&self, mirror: MirrorId) -> Result<(), MoveError> {
+        self.start(mirror, Backoff::after(0)?, false)
+    }
+
+    /// Begins to try a mirror that was lost for the `times`th time in a row, after a moment.
+    pub(crate) fn reopen(&self, mirror: MirrorId, times: u32) -> Result<(), MoveError> {
+        self.start(mirror, Backoff::after(times.saturating_sub(1))?, true)
+    }
+
+    fn start(&self, mirror: MirrorId, backoff: Backoff, waits_first: bool) -> Result<(), MoveError> {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        threads::spawn_helper("inhaul-open", move || shared.run(&mirror, backoff, waits_first, &sender)).map(drop)
+    }
+
+    /// Has this waker called whenever a try has come to something.
+    pub(crate) fn wake(&self, waker: Waker) {
+        // One engine drives a transfer.
+        let _ = self.shared.waker.set(waker);
+    }
+
+    /// What became of a try, if one ends within `wait`.
+    pub fn next(&self, wait: Duration) -> Option<Tried> {
+        // The channel cannot be closed: this end has a sender too.
+        self.tried.recv_timeout(wait).ok()
+    }
+
+    /// What became of a try that has ended already.
+    pub(crate) fn try_next(&self) -> Option<Tried> {
+        self.tried.try_recv().ok()
+    }
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        self.shared.over.stop();
+    }
+}
+
+impl Shared {
+    fn run(&self, mirror: &MirrorId, mut backoff: Backoff, waits_first: bool, sender: &Sender<Tried>) {
+        if waits_first && !self.wait(backoff.next_wait()) {
+            return;
+        }
+        loop {
+            let began = Instant::now();
+            // One that was lost has brought its content before, or never.
+            let result = self.attempt(mirror, if waits_first { 0 } else { self.early });
+            let is_passing = result.as_ref().is_err_and(MoveError::is_passing);
+            let again = is_passing && self.retry_for > Span::ZERO;
+            let tried = Tried { mirror: mirror.clone(), took: began.elapsed(), result, again };
+            if sender.send(tried).is_err() {
+                return;
+            }
+            if let Some(waker) = self.waker.get() {
+                waker.wake();
+            }
+            if !again || !self.wait(backoff.next_wait()) {
+                return;
+            }
+        }
+    }
+
+    fn attempt(&self, mirror: &MirrorId, early: u32) -> Result<Candidate, MoveError> {
+        let MirrorId { request, server } = mirror;
+        let request = &self.requests[*request];
+        if let Some(url) = &server.url {
+            let (manifest, source) = ranges::open(server, url, &self.net.trust)?;
+            request.check(server, &manifest)?;
+            return Ok(Candidate::new(Reached::Ranges(server.clone(), source), manifest));
+        }
+        let mut session = Session::connect(server, SessionRole::Fetch, Wanted::of(&self.net))?;
+        session.probe_early(&self.net);
+        let path = request.path_at(server).unwrap_or_default();
+        if self.asks_version {
+            session.ask_version()?;
+        }
+        let manifest = session.open(path, self.owner, self.attributes, early)?;
+        request.check(server, &manifest)?;
+        Ok(Candidate::new(Reached::Session(Box::new(session)), manifest))
+    }
+
+    /// Waits; false when it is all over.
+    fn wait(&self, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        while !self.over.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+        false
+    }
+}

@@ -1,0 +1,87 @@
+//! Sources that can be read at any place, and speak no protocol of ours.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inhaul_base::{ByteRange, Span};
+use inhaul_store::{Contents, Entry, Kind, Manifest, Metadata, Timestamp};
+
+use inhaul_session::api::error::MoveError;
+use inhaul_session::api::source::Server;
+use inhaul_session::api::trust::Trust;
+
+/// A source that is read by ranges of its data set's bytes. Several threads read from it at once.
+pub trait RangeSource: Send + Sync + fmt::Debug {
+    /// How many ranges it may be asked for at once.
+    fn lanes(&self) -> u32;
+
+    /// How long an answer took to begin, when it was opened.
+    fn rtt(&self) -> Span;
+
+    /// Reads `range` and hands it to `take`, in order, in pieces of any length, until that breaks off. A piece that was
+    /// handed over is not asked for again, so it must lie where it belongs. How far it came is what `take` was given.
+    ///
+    /// # Errors
+    /// When the source does not deliver all of it, and whether it may if it is asked for the rest.
+    fn read(&self, range: ByteRange, take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), ReadFailure>;
+}
+
+/// Opens the source that `url` names: what it has, as far as it knows, and the source.
+///
+/// # Errors
+/// When it cannot be read, or has no such file.
+pub(crate) fn open(server: &Server, url: &str, trust: &Trust) -> Result<(Manifest, Arc<dyn RangeSource>), MoveError> {
+    if let Some(path) = url.strip_prefix("file://") {
+        return super::local::open(server, path);
+    }
+    if url.starts_with("http://") || url.starts_with("https://") {
+        return super::http::open(server, url, trust);
+    }
+    #[cfg(any(test, feature = "testing"))]
+    if let Some(name) = url.strip_prefix("fake://") {
+        return super::fake::open(server, name);
+    }
+    Err(MoveError::Unreachable { server: server.clone(), detail: format!("no such kind of source: {url}") })
+}
+
+/// The manifest of one file of which nothing is known but this.
+///
+/// # Errors
+/// When no file can have this name or size.
+pub(super) fn manifest_of_file(
+    name: Vec<u8>,
+    size: u64,
+    mode: u32,
+    (seconds, nanos): (i64, i64),
+) -> Result<Manifest, MoveError> {
+    let modified = Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
+    let metadata = Metadata { mode, modified, ..Metadata::default() };
+    let entry = Entry { path: name.clone(), size, metadata, holes: Vec::new() };
+    let contents = Contents { files: vec![entry], ..Contents::default() };
+    Manifest::new(name, Kind::File, contents)
+        .map_err(|error| MoveError::Usage(format!("a source has no good name: {error}")))
+}
+
+/// Why a source did not deliver a range.
+#[derive(Debug)]
+pub struct ReadFailure {
+    /// Why.
+    pub(crate) error: MoveError,
+    /// What to do about it.
+    pub(crate) remedy: Remedy,
+}
+
+/// What may be done about a range that did not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Ask for the rest at once: a connection that was kept open had been closed.
+    AskAgain,
+    /// Ask for the rest after this time: the source said so (429 or 503 with Retry-After), or is short of something.
+    AskAfter(Duration),
+    /// Close the source, and open it again later.
+    Reopen,
+    /// Do without the source: it breaks the rules, or what it has is not what is wanted.
+    GiveUp,
+}
