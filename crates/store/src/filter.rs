@@ -300,7 +300,7 @@ pub enum FilterError {
     BadPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The fault.
         detail: String,
     },
     /// There are too many patterns, or they are too long.

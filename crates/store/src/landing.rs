@@ -82,7 +82,7 @@ pub struct Landing {
     made_one: Condvar,
     /// Held during a sync. True after one failed sync: then nothing counts as synced any more.
     has_failed_to_sync: Mutex<bool>,
-    /// What could not be kept of files beside their bytes.
+    /// Metadata and links that could not be kept.
     notes: Mutex<Notes>,
 }
 
@@ -385,7 +385,7 @@ impl Landing {
             Errno::NOSPC | Errno::DQUOT => {
                 let held =
                     self.base.stat(&partial, Links::Refuse).map_or(0, |stat| stat.st_blocks.unsigned_abs() * 512);
-                // With a used up quota nothing is free, whatever the file system has.
+                // A used up quota leaves nothing free, even if the file system has space.
                 let free = if errno == Errno::NOSPC { self.plan.destination.free_bytes().unwrap_or(0) } else { 0 };
                 LandingError::NoSpace { path, needed: size.saturating_sub(held), free }
             }

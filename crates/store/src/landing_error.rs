@@ -70,13 +70,13 @@ pub enum LandingError {
         show(path)
     )]
     NotAJournal {
-        /// What is there.
+        /// The item in the way.
         path: PathBuf,
     },
     /// A file has the name of a needed directory.
     #[error("'{}' is not a directory: remove it, or choose another destination", show(path))]
     NotADirectory {
-        /// What is there.
+        /// The item in the way.
         path: PathBuf,
     },
     /// The target of a single file is a directory.
@@ -101,7 +101,7 @@ pub enum LandingError {
     /// A device, a pipe or a socket is in the place of a file.
     #[error("'{}' is neither a file nor a link, and never replaced: choose another destination", show(path))]
     Special {
-        /// What is there.
+        /// The item in the way.
         path: PathBuf,
     },
     /// A partial file has a hard link, or another file is in its place: nothing is written there.
@@ -131,7 +131,7 @@ pub enum LandingError {
         show(path), format_bytes(*needed), format_bytes(*free)
     )]
     NoSpace {
-        /// What was to be written.
+        /// The file to write.
         path: PathBuf,
         /// The bytes that are still needed.
         needed: u64,
@@ -178,7 +178,7 @@ pub enum LandingError {
     /// Permission is missing, or the file system is read-only.
     #[error("'{}' cannot be written ({source}): choose a destination that you may write to", show(path))]
     NotWritable {
-        /// What was to be written.
+        /// The file to write.
         path: PathBuf,
         /// The system's error.
         source: io::Error,

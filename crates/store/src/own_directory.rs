@@ -307,7 +307,7 @@ mod tests {
         assert!(directory.open_file("forged", OFlags::RDONLY).is_err());
         directory.open_file("kept", OFlags::WRONLY | OFlags::CREATE).unwrap();
         assert!(aside.join("kept").exists());
-        // Nor files that somebody else could change.
+        // Nor files that another user could change.
         std::fs::hard_link(aside.join("kept"), aside.join("again")).unwrap();
         symlink("forged", aside.join("link")).unwrap();
         std::fs::write(aside.join("loose"), "").unwrap();

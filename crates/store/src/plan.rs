@@ -70,7 +70,7 @@ pub struct Plan {
     pub(crate) hard_links: Vec<Fate>,
     /// The directories that are wanted.
     pub(crate) directories: Vec<bool>,
-    /// What is wanted and cannot come, because its source may not read it.
+    /// Wanted items that the source may not read.
     unreadable: Skipped,
     /// Files that land under another one of their names, because their own is not wanted.
     homes: BTreeMap<usize, Vec<u8>>,
@@ -254,7 +254,7 @@ impl Plan {
         }
     }
 
-    /// What happens to a further name of `file` at the place of the existing file of `stat`.
+    /// What happens to a hard link of `file` at the place of the existing file of `stat`.
     fn fate_of_name(&self, base: &Beneath, stat: &Stat, file: usize) -> Result<Fate, LandingError> {
         let entry = &self.manifest.entries()[file];
         let home = self.stat(base, self.path(file))?;
@@ -287,7 +287,7 @@ impl Plan {
         &self.manifest
     }
 
-    /// What is wanted and cannot come, because its source may not read it.
+    /// Wanted items that the source may not read.
     pub fn unreadable(&self) -> &Skipped {
         &self.unreadable
     }

@@ -28,7 +28,7 @@ pub enum Interest {
     ReadWrite,
 }
 
-/// What a file descriptor is ready for. Errors and hang-ups show as both, so that the next call tells of them.
+/// The readiness of a file descriptor. Errors and hang-ups show as both, so that the next call reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The token that it was registered with.
@@ -99,8 +99,7 @@ impl Poller {
         if deadline.since(clock.now()) > SPIN {
             return self.sleep_until(clock, deadline, events);
         }
-        // Whoever else wants this processor, the kernel's network thread above all, must not wait for somebody who
-        // waits.
+        // Other threads, above all the kernel's network thread, must not wait for a thread that only waits.
         std::thread::yield_now();
         self.look(events)
     }

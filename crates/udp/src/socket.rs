@@ -58,7 +58,7 @@ pub enum SocketError {
     Create {
         /// The local address that was wanted.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The local address is in use, not of this machine, or not allowed.
@@ -66,7 +66,7 @@ pub enum SocketError {
     Bind {
         /// The local address that was wanted.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// There is no way to the peer.
@@ -74,7 +74,7 @@ pub enum SocketError {
     Connect {
         /// The peer.
         peer: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The kernel refused an option that every Linux has.
@@ -82,7 +82,7 @@ pub enum SocketError {
     Option {
         /// The option's name.
         option: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(socket.path_mtu(), None);
         socket.connect(peer.local_address()).unwrap();
         let loopback = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
-        // The kernel never speaks of more than the largest IP packet, whatever the interface says.
+        // The kernel never reports more than the largest IP packet, even for a larger interface MTU.
         assert_eq!(socket.path_mtu(), Some(loopback.trim().parse::<u32>().unwrap().min(65_535)));
     }
 

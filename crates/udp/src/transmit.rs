@@ -60,7 +60,7 @@ pub enum SendError {
         flow: FlowId,
         /// The peer.
         peer: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }

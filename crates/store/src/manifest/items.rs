@@ -92,7 +92,7 @@ impl Entry {
 pub struct Directory {
     /// Path relative to the data set, as in [`Entry::path`].
     pub path: Vec<u8>,
-    /// What is kept of it.
+    /// Its metadata.
     pub metadata: Metadata,
 }
 

@@ -19,7 +19,7 @@ pub enum OfferedError {
     /// There is no such file or directory.
     #[error("there is no '{}'{hint}", printable(path))]
     NotFound {
-        /// What was asked for.
+        /// The request.
         path: Vec<u8>,
         /// A hint at valid requests, if there is one.
         hint: String,
@@ -39,13 +39,13 @@ pub enum OfferedError {
         printable(path)
     )]
     Outside {
-        /// What was asked for.
+        /// The request.
         path: Vec<u8>,
     },
     /// The path goes through a link, and may not.
     #[error("'{}' goes through a link, and a right on a path is for what lies there itself", printable(path))]
     Linked {
-        /// What was asked for.
+        /// The request.
         path: Vec<u8>,
     },
     /// Permission is missing.
@@ -60,7 +60,7 @@ pub enum OfferedError {
     /// It is neither a file nor a directory.
     #[error("'{}' is neither a file nor a directory; only those can be moved", printable(path))]
     Unsupported {
-        /// What was asked for.
+        /// The request.
         path: Vec<u8>,
     },
     /// It is generated when it is read, so its length is unknown.
@@ -69,7 +69,7 @@ pub enum OfferedError {
         printable(path)
     )]
     Generated {
-        /// What was asked for.
+        /// The request.
         path: Vec<u8>,
     },
     /// It cannot be a data set.
@@ -87,7 +87,7 @@ pub enum OfferedError {
     /// The list of files at the path is too large for the memory budget.
     #[error("the list of what is in '{}' takes more memory than there is for it now", printable(path))]
     TooMuchMemory {
-        /// What was asked for.
+        /// The request.
         path: Vec<u8>,
     },
     /// There is no file of that index in the data set.

@@ -46,7 +46,7 @@ fn message(index: i32, packets: u32) -> Vec<u8> {
     bytes
 }
 
-/// What the kernel's answer says: NLMSG_ERROR, with zero or an error number turned negative.
+/// Reads the kernel's answer: NLMSG_ERROR, with zero or a negative error number.
 fn answered(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).map(|bytes| u16::from_ne_bytes([bytes[0], bytes[1]]));
     match (kind, answer.get(HEADER_LEN..HEADER_LEN + 4)) {

@@ -110,7 +110,7 @@ impl SwitchRing {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given this descriptor, and nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let page = rustix::param::page_size();
         let len = (RING_PAGES + 1) * page;

@@ -1,4 +1,4 @@
-//! What the kernel counts of the calling thread.
+//! The kernel's counters of the calling thread.
 
 /// How often the calling thread has left its processor to wait.
 pub(crate) fn voluntary_switches() -> u64 {

@@ -73,7 +73,7 @@ impl PageCache {
     }
 }
 
-/// What a look sees.
+/// The input of a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The page cache.
@@ -86,7 +86,7 @@ pub(super) struct Seen {
     pub(super) backlog: (u64, u64, u64),
 }
 
-/// What is known of the disk.
+/// The state of the disk, and the forecasts from it.
 #[derive(Debug)]
 pub(super) struct Disk {
     page_bytes: u64,
