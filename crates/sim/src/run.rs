@@ -449,7 +449,6 @@ impl Simulation {
             }
             Event::Starved { object } => self.starved.push((from, object)),
             Event::Closed { flow } => self.on_closed(from, flow),
-            // No simulated flow is of a source that is no sender.
             Event::Opened { .. } | Event::Source { .. } => {}
         }
     }

@@ -145,8 +145,8 @@ pub trait Endpoint {
     /// A whole message came in on the flow's control stream. A bad one ends the flow with [`Event::Failed`].
     fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]);
 
-    /// A source delivered these bytes of its object. Says, like [`handle_datagrams`](Self::handle_datagrams), where what
-    /// is new of them belongs: [`Place::skip`] counts from the first byte delivered.
+    /// A source delivered these bytes of its object. Appends a [`Place`] for each new part, as
+    /// [`handle_datagrams`](Self::handle_datagrams) does: [`Place::skip`] counts from the first byte delivered.
     fn handle_delivery(&mut self, _now: Time, _flow: FlowId, _range: ByteRange, _places: &mut Vec<Place>) {}
 
     /// How the host is doing: told about once a second, and at once when something went wrong or a

@@ -161,7 +161,7 @@ impl Path {
         }
     }
 
-    /// A path that needs no probes, because it is none: what comes comes from a source that is no sender.
+    /// The path of a source that is no sender: it is open, and never probed.
     pub fn opened(rules: PathRules) -> Self {
         Self { phase: Phase::Open, ..Self::new(rules) }
     }

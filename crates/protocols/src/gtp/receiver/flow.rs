@@ -346,9 +346,6 @@ impl Flow {
         socket_buffer: u64,
         room: u64,
     ) -> Option<(u32, Vec<ByteRange>)> {
-        if let Some(source) = self.core.source {
-            return self.ask_source(now, source.lanes, object);
-        }
         let may_ask = self.is_running() && self.told_rate > Bitrate::ZERO || matches!(self.phase, Phase::Train { .. });
         if !may_ask {
             return None;
@@ -398,7 +395,6 @@ impl Flow {
     }
 
     fn stalls_at(&self) -> Option<Time> {
-        // Whoever reads from a source says when it has failed.
         if self.requests.pending_bytes() == 0 || self.core.source.is_some() {
             return None;
         }

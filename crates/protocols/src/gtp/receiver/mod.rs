@@ -242,6 +242,9 @@ impl Reception for Gtp {
     }
 
     fn ask(&mut self, now: Time, flow: &mut Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
+        if let Some(source) = flow.core.source {
+            return flow.ask_source(now, source.lanes, object);
+        }
         // Data that comes while the host does not run must fit into its socket buffer.
         let room = if self.outlook.meets(now, flow) { self.socket_buffer / 2 } else { u64::MAX };
         flow.ask(now, object, self.socket_buffer, room)
