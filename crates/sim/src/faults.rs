@@ -9,7 +9,7 @@ use inhaul_transport::{
 use inhaul_base::Time;
 
 use crate::control::{Item, Stream};
-use crate::packet::Way;
+use crate::packet::Direction;
 use crate::transfer::{Phase, Running, Tunnel};
 use crate::{EndpointId, SimError, Simulation, TransferId};
 
@@ -85,14 +85,14 @@ impl Simulation {
             let of = &self.transfers[transfer.0 as usize].transfer;
             if [of.sender, of.receiver].contains(&from) {
                 let to_receiver = from == of.sender;
-                self.send_segments(Way::new(transfer, true, to_receiver));
+                self.send_segments(Direction::new(transfer, true, to_receiver));
             }
         }
     }
 
     /// Something that was in a tunnel has been acknowledged: who has filled it may go on.
-    pub(crate) fn has_room(&mut self, way: Way) {
-        let end = self.transfers[way.transfer.0 as usize].end(!way.to_receiver());
+    pub(crate) fn has_room(&mut self, direction: Direction) {
+        let end = self.transfers[direction.transfer.0 as usize].end(!direction.to_receiver());
         self.pump(end);
     }
 

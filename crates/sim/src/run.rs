@@ -18,7 +18,7 @@ use crate::faults::{TUNNEL_GAP, is_full};
 use crate::host::Host;
 use crate::interface::SendBuffer;
 use crate::network::Network;
-use crate::packet::{Around, Datagram, IP_UDP_BYTES, Load, Packet, Way};
+use crate::packet::{Around, Datagram, Direction, IP_UDP_BYTES, Load, Packet};
 use crate::simulation::{MESSAGES_MAX, Seat};
 use crate::transfer::{Phase, Running, Streams};
 use crate::{EndpointId, Failure, LinkSample, NodeId, Sample, SimError, Simulation, TransferId};
@@ -96,8 +96,8 @@ impl Simulation {
         } else if let Load::Control { transfer, lane, segment } = packet.datagram.load
             && host.has_scheduler()
         {
-            let way = Way { transfer, lane };
-            self.interrupt_for_segment(packet.to, way, segment);
+            let direction = Direction { transfer, lane };
+            self.interrupt_for_segment(packet.to, direction, segment);
             self.network.pool.put_back(packet.datagram);
         } else {
             if let Some(dropped) = host.arrive(self.now, packet) {
@@ -168,7 +168,7 @@ impl Simulation {
     fn deliver(&mut self, packet: Packet) {
         match packet.datagram.load {
             Load::Data { to, .. } => self.hand_over(to, std::slice::from_ref(&packet)),
-            Load::Control { transfer, lane, segment } => self.on_segment(Way { transfer, lane }, segment),
+            Load::Control { transfer, lane, segment } => self.on_segment(Direction { transfer, lane }, segment),
             Load::Background(traffic) => self.traffic[traffic.0 as usize].stats.received_packets += 1,
         }
         self.network.pool.put_back(packet.datagram);

@@ -100,7 +100,7 @@ impl Gtp {
     }
 
     /// Flow `id` has been told its first rate: whether others of another receiver are there.
-    fn has_company(id: FlowId, core: &Core<SendFlow>) -> bool {
+    fn has_other_receivers(id: FlowId, core: &Core<SendFlow>) -> bool {
         let receiver = |flow: &SendFlow| flow.core.peer().map(|peer| peer.ip());
         let own: Option<IpAddr> = core.flows.get(&id).and_then(receiver);
         own.is_some() && core.flows.values().filter_map(receiver).any(|other| Some(other) != own)
@@ -270,7 +270,7 @@ impl Sending for Gtp {
                 if let Some(flow) = flow {
                     flow.on_rate(now, epoch, rate.min(RATE_MAX), burst);
                 }
-                if is_first && self.found.due().is_none() && Self::has_company(id, core) {
+                if is_first && self.found.due().is_none() && Self::has_other_receivers(id, core) {
                     self.found.begin(now);
                 }
                 self.grant(now, id, core);

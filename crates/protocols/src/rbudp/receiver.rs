@@ -1,7 +1,7 @@
 //! The receiver: requests a round, keeps the tally of arrivals, and answers each Done with the missing blocks.
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
-use inhaul_transport::kit::division::{Changed, Division, Share, Shared, Told};
+use inhaul_transport::kit::division::{Changed, Division, Share, Shared, ToldRate};
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence};
 use inhaul_transport::kit::wire::{Message, RANGES_MAX, Reader};
@@ -57,7 +57,7 @@ impl Rbudp {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let wanted = core.objects.get(&flow.core.join.object).is_some_and(Object::has_wanted);
         let running = flow.core.path.is_open() && (wanted || flow.tally.pending_bytes() > 0);
-        if let Some(Told(rate)) = self.division.look_at(flow, running) {
+        if let Some(ToldRate(rate)) = self.division.look_at(flow, running) {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
     }
@@ -65,7 +65,7 @@ impl Rbudp {
 
 fn tell(core: &mut Core<Flow>, changed: Changed) {
     for (id, told) in changed {
-        if let Some(Told(rate)) = told {
+        if let Some(ToldRate(rate)) = told {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
         core.touch(id);

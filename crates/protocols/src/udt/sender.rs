@@ -8,7 +8,7 @@ use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::kit::{RateLimit, decompress};
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, FlowStats, TxBatch};
 
-use super::core::{Ack, Next, SendSide, Turn, low_bits, nearest};
+use super::core::{Ack, Next, NextAction, SendSide, low_bits, nearest};
 use super::options::Options;
 use super::wire::{DataHeader, HEADER_LEN, OwnMessage, Small, VERSION, setup_control};
 
@@ -122,12 +122,12 @@ impl SendFlow {
         }
         while out.room() > 0 {
             let next = match side.next(now, !self.core.queue.is_empty()) {
-                Turn::Send(next) => next,
-                Turn::WaitUntil(due) => {
+                NextAction::Send(next) => next,
+                NextAction::WaitUntil(due) => {
                     self.pace_due = Some(due);
                     return;
                 }
-                Turn::Wait => return,
+                NextAction::Wait => return,
             };
             let packet = side.packet_bytes();
             if let Some(due) = self.allowed.delays(now, packet).max(may.delays(now, packet)) {

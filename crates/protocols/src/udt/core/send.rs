@@ -35,7 +35,7 @@ pub struct Next {
 
 /// A sender's next permitted action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum NextAction {
     /// Send this.
     Send(Next),
     /// Wait until the packet that is next is due.
@@ -178,13 +178,13 @@ impl SendSide {
 
     /// The packet that may leave now; `new`: there is unsent data. Call [`sent`](Self::sent) if it leaves,
     /// [`limited`](Self::limited) if another limit holds it back.
-    pub fn next(&mut self, now: Time, new: bool) -> Turn {
+    pub fn next(&mut self, now: Time, new: bool) -> NextAction {
         self.tick(now);
         let takes = self.receiver_takes.min(self.first.saturating_add(self.limits.window.min(self.window_max)));
         let fresh = (new && self.next < takes).then_some(Next { number: self.next, again: false });
         let again = self.losses.first().map(|number| Next { number, again: true });
         if self.pair && fresh.is_some() && now >= self.limits.frozen_until {
-            return fresh.map_or(Turn::Wait, Turn::Send);
+            return fresh.map_or(NextAction::Wait, NextAction::Send);
         }
         let Some(next) = again.or(fresh) else {
             // Time in which no packet may leave is not made up for.
@@ -193,14 +193,14 @@ impl SendSide {
                 held.window |= new;
                 held.other |= !new;
             });
-            return Turn::Wait;
+            return NextAction::Wait;
         };
         let due = self.pacing.due().max(self.limits.frozen_until);
         if due > now {
             self.held(|held| held.period = true);
-            return Turn::WaitUntil(due);
+            return NextAction::WaitUntil(due);
         }
-        Turn::Send(next)
+        NextAction::Send(next)
     }
 
     /// What [`next`](Self::next) gave has left. Says whether it is the first of a pair that the receiver is to measure:
@@ -499,7 +499,7 @@ mod tests {
     /// All that may leave at `now`.
     fn burst(side: &mut SendSide, now: Time) -> Vec<u64> {
         std::iter::from_fn(|| {
-            let Turn::Send(next) = side.next(now, true) else { return None };
+            let NextAction::Send(next) = side.next(now, true) else { return None };
             side.sent(now, next);
             Some(next.number)
         })
@@ -609,13 +609,13 @@ mod tests {
             let mut side = side();
             for number in 0..if limited { 10 } else { 16 } {
                 let next = Next { number, again: false };
-                assert_eq!(side.next(at(1), true), Turn::Send(next));
+                assert_eq!(side.next(at(1), true), NextAction::Send(next));
                 side.sent(at(1), next);
             }
             if limited {
                 side.limited(at(1));
             } else {
-                assert_eq!(side.next(at(1), true), Turn::Wait);
+                assert_eq!(side.next(at(1), true), NextAction::Wait);
             }
             side.on_ack(at(21), &ack(10)).unwrap();
             side.limits().window
