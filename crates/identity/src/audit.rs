@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_json_and_hold_whatever_peers_say() {
+    fn lines_are_json_and_hold_any_text_of_peers() {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::at(dir.path().join("audit.log"));
         log.write(UnixTime::from_seconds(0), &refused("no right")).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_short_whatever_peers_say_and_refusals_are_few_bytes() {
+    fn lines_are_short_for_any_text_of_peers_and_refusals_are_few_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::at(dir.path().join("audit.log"));
         // Each takes six bytes in JSON.

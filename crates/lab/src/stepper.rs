@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn new_refuses_laws_that_nobody_can_have() {
+    fn new_refuses_impossible_laws() {
         let refused = |name: &str| Stepper::new(plan(), 1, &vec![(name.to_owned(), law(LawName::Reno))]).err().unwrap();
         assert_eq!(refused("none"), StepperError::NoFlow { name: "none".into(), known: "own, other".into() });
         assert_eq!(refused("other"), StepperError::NoLaw { flow: "other".into(), protocol: "gtp" });

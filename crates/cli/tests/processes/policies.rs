@@ -112,7 +112,7 @@ fn a_rate_is_held_only_by_the_side_that_was_given_it() {
 }
 
 #[test]
-fn a_server_that_could_let_nobody_in_does_not_start() {
+fn a_server_that_could_admit_no_client_does_not_start() {
     let from = tempfile::tempdir().unwrap();
     for (more, words) in [
         (&["--set", "policy=high", "--fair-only"][..], "policy=high is what --fair-only refuses"),

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_starves_in_the_expired_array() {
+    fn no_task_starves_in_the_expired_array() {
         let mut o1 = o1(&[(0, false)]);
         o1.wake(at(0), 1);
         let mut now = at(0);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn foresee_sees_nothing_where_nobody_competes_or_only_those_of_much_lower_priority() {
+    fn foresee_sees_nothing_without_competitors_or_with_much_lower_priority_only() {
         let mut alone = o1(&[(0, false)]);
         alone.wake(at(0), PROCESS);
         assert_eq!(alone.foresee(at(10)), None);

@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_at_rest_is_probed_seldom_unless_nothing_comes_back() {
+    fn a_path_at_rest_is_probed_rarely_unless_nothing_comes_back() {
         let mut path = open(RULES, 1500, 1500);
         let probes = |path: &mut Path, millis| {
             let mut sent = Vec::new();

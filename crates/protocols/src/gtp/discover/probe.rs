@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_come_ever_more_seldom_while_loss_is_forgiven() {
+    fn probes_become_rarer_while_loss_is_forgiven() {
         let mut probes = Probes::default();
         assert!(!(0..100).any(|_| probes.on_interval(false, true, false)), "nothing to find out");
         let at: Vec<u32> = (1..200).filter(|_| probes.on_interval(true, false, false)).collect();

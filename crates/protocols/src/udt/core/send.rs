@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_of_rate_control_fires_each_syn_whatever_comes() {
+    fn a_timer_of_rate_control_fires_each_syn_with_any_arrivals() {
         let control = Control::native(Variant::Paper2004, 1_000, 1);
         let mut side = SendSide::new(at(0), control, 1_000, Some(Span::from_millis(20)));
         let known = Ack { arrival_speed: 1_000, capacity: 10_000, ..ack(1) };
@@ -625,7 +625,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_the_sides_numbers_stay_in_order(steps in prop::collection::vec((0u8..6, 0u64..40, 0u64..40), 0..80)) {
+        fn the_sides_numbers_stay_in_order_for_all_inputs(steps in prop::collection::vec((0u8..6, 0u64..40, 0u64..40), 0..80)) {
             let (mut side, mut now) = (side(), at(0));
             for (kind, a, b) in steps {
                 now += Span::from_millis(a);
