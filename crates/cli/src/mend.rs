@@ -530,7 +530,7 @@ fn source_text(source: &Source, word: &str) -> String {
     format!("{}{slash}", source.to_secret_text())
 }
 
-/// Rates that may be meant by a text that is none: bytes in a second, a number without a unit, a comma.
+/// Rates that a malformed text may mean: bytes in a second, a number without a unit, a comma.
 fn rates(text: &str) -> Vec<String> {
     let text = text.replace(',', ".");
     let in_bits = || {

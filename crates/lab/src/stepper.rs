@@ -159,8 +159,8 @@ impl Stepper {
         self.now() >= self.end() || self.run.is_over()
     }
 
-    /// When a run that is not stepped looks next whether it is over. Who steps to these times until then comes to the
-    /// same result.
+    /// The next time at which an unstepped run checks whether it is over. Stepping to these times gives the same
+    /// result.
     pub fn next_look(&self) -> Time {
         self.run.next_look()
     }

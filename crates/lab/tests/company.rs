@@ -163,7 +163,7 @@ fn a_policy_may_change_while_data_comes() {
     assert!(fair > 0.25 && rival > 0.25, "low to fair: {fair:.2} beside {rival:.2}");
     let (high, _) = shares_after("low", "high", &[]);
     assert!(high > 0.4, "low to high: {high:.2}");
-    // The longest that is remembered is over by then.
+    // The longest memory has expired by then.
     let late = format!("{SHARED}\n[[changes]]\nat = \"95 s\"\nflow = \"own\"\npolicy = \"fair\"\n");
     let set = [(POLICY, "low"), ("duration", "125 s"), ("measure.from", "105 s")];
     let (fair, rival) = shares(&run_of(&late, &set));

@@ -43,7 +43,7 @@ impl Simulation {
         }
     }
 
-    /// An endpoint gets another address; the old one is now somebody's who reads nothing.
+    /// An endpoint gets another address; datagrams to the old one are no longer read.
     pub(crate) fn rebind(&mut self, endpoint: EndpointId) -> Result<(), SimError> {
         let (host, old) = self.addresses[endpoint.0 as usize];
         let gone = self.endpoint(host, Box::new(Gone))?;
@@ -90,7 +90,7 @@ impl Simulation {
         }
     }
 
-    /// Something that was in a tunnel has been acknowledged: who has filled it may go on.
+    /// A tunnel's data has been acknowledged: an endpoint that has filled the tunnel may continue.
     pub(crate) fn has_room(&mut self, direction: Direction) {
         let end = self.transfers[direction.transfer.0 as usize].end(!direction.to_receiver());
         self.pump(end);

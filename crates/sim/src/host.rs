@@ -48,7 +48,7 @@ pub struct HostSpec {
 
 impl Default for HostSpec {
     fn default() -> Self {
-        // 512 is what common interfaces are set to.
+        // 512 is the common setting of interfaces.
         Self {
             packet_rate: None,
             ring_packets: 512,
@@ -141,7 +141,7 @@ pub(crate) struct Host {
     pub(crate) thread: Option<Box<Thread>>,
     /// The limit of each endpoint's data waiting at the interface.
     pub(crate) send_buffer: Option<u64>,
-    /// Who has the processor, if it has a scheduler.
+    /// The scheduler's processor, if it has a scheduler.
     processor: Option<Box<Processor>>,
     /// What packets cost its kernel, if it has a scheduler.
     interrupts: Option<Box<Interrupts>>,

@@ -485,7 +485,7 @@ impl Simulation {
         }
     }
 
-    /// Notes what both ends say of a transfer, as long as they know it.
+    /// Notes both ends' statistics of a transfer, as long as they know it.
     pub(crate) fn keep_stats(&mut self, id: TransferId) {
         let (receiver, sender) = (self.stats(id), self.sender_stats(id));
         let running = &mut self.transfers[id.0 as usize];
@@ -499,7 +499,7 @@ impl Simulation {
 impl Simulation {
     fn on_changes(&mut self) {
         let Some(happening) = self.timeline.pop(self.now) else { return };
-        // Off the agenda, so that changes at one time take turns with what follows from them.
+        // Off the agenda, so that changes at one time take turns with their consequences.
         self.network.agenda.schedule(self.changes, None);
         self.network.agenda.schedule(self.changes, self.timeline.due());
         match happening {

@@ -133,7 +133,7 @@ impl Simulation {
         self.tunnels.retain(|of| *of != id);
     }
 
-    /// Tells an endpoint that a flow's control stream has ended; it may have forgotten the flow by itself.
+    /// Tells an endpoint that a flow's control stream has ended; it may have forgotten the flow already.
     pub(crate) fn disconnect(&mut self, id: TransferId, endpoint: EndpointId) {
         self.keep_stats(id);
         let command = Command::Disconnect { flow: id.flow() };

@@ -10,7 +10,7 @@ pub(super) const PACKET_BITS: f64 = 1500.0 * 8.0;
 pub struct Network {
     /// The seed: the same number gives the same network.
     pub seed: u64,
-    /// Who else is there.
+    /// The rivals.
     pub kind: Kind,
     /// Where the bottleneck is.
     pub place: Place,

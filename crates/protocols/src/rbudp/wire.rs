@@ -133,7 +133,7 @@ pub enum OwnMessage {
         /// The rate, of whole IP packets.
         rate: Option<Bitrate>,
     },
-    /// Sender to receiver: all that was requested has left. Ends a round.
+    /// Sender to receiver: all requested blocks have left. Ends a round.
     Done {
         /// The last request that was answered.
         through: u32,

@@ -3,7 +3,7 @@
 use super::core::{Control, Native, Reporting, Variant};
 use crate::laws::{LawConfig, LawName};
 
-/// The laws that need no more than what UDT knows. BBR needs to know of each packet's delivery.
+/// The laws that need only UDT's measurements. BBR needs each packet's delivery.
 pub(super) const LAWS: [(&str, LawName); 6] = [
     ("reno", LawName::Reno),
     ("highspeed", LawName::HighSpeed),

@@ -224,7 +224,7 @@ impl Reception for Udt {
         Some((flow.outstanding.ask(block, &ranges), ranges))
     }
 
-    /// Packets are never cut anew: the flow goes on behind all that were sent.
+    /// Packets are never cut anew: the flow continues behind all sent ones.
     fn on_narrower(&mut self, _now: Time, id: FlowId, core: &mut Core<Flow>) {
         if let Some(flow) = core.flows.get_mut(&id) {
             let from = low_bits(flow.side.restart());

@@ -96,8 +96,7 @@ impl SendFlow {
         self.bodies.drain(..self.bodies.len().saturating_sub(unacknowledged as usize));
     }
 
-    /// Packets as they were cut do not pass any more: all that was requested is forgotten, and the flow goes on at
-    /// `from`.
+    /// Packets of the old size no longer pass the path: all requests are forgotten, and the flow continues at `from`.
     fn restart(&mut self, now: Time, from: u32) -> Result<(), FlowError> {
         self.core.queue.cancel(u32::MAX);
         self.wants_turn = true;
@@ -148,7 +147,7 @@ impl SendFlow {
                 out.set_alone();
             }
         }
-        // Who runs out of room wants to go on.
+        // A flow that runs out of room stays due.
         self.wants_turn = true;
     }
 }

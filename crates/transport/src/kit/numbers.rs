@@ -5,7 +5,7 @@
 /// at 1 Gbit/s: so long may one of several streams stand still behind the others. 128 KiB of memory.
 const WORDS_MIN: usize = 16;
 const WORDS_MAX: usize = 1 << 14;
-/// The same of what endpoints remember.
+/// The same for endpoints' memory.
 const WORDS_RECENT: usize = 1 << 8;
 /// A number that is high takes no more words than these: more are for at least half as many packets that have come.
 const WORDS_BY_NUMBER: usize = 1 << 11;

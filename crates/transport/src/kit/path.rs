@@ -367,7 +367,7 @@ impl Path {
         (self.rtt.patience().unwrap_or(VANISHED_MIN) * VANISHED_PATIENCES).max(VANISHED_MIN)
     }
 
-    /// If no full-size packet came for long while the sender was `heard`, has the MTU measured again. Packets come at
+    /// If no full-size packet came for long although the sender was `heard`, measures the MTU again. Packets come at
     /// `rate`.
     pub fn suspect(&mut self, now: Time, heard: Time, rate: Bitrate) {
         let Some(missed) = self.missed else { return };

@@ -32,7 +32,7 @@ const HINT: f64 = 0.5;
 const SHARED_PART: f64 = 0.6;
 /// ... and loss of this part of it keeps its bound from being tested.
 const UNSHARED_PART: f64 = 0.3;
-/// A flow that loses this part of what all lose has a part in it.
+/// A flow with this part of the total loss counts as affected.
 const COMMON_LOSS: f64 = 0.5;
 /// A loss ratio this high in one RTT is not left for the end of the interval.
 const ALARM_LOSS: f64 = 0.02;
@@ -58,11 +58,11 @@ pub(in crate::gtp) struct Capacities {
     pub(super) access: Bound,
     /// How much is taken beside others.
     policy: Policy,
-    /// Who else is at the receiver's link.
+    /// Cross traffic at the receiver's link.
     pub(super) cross_traffic: CrossTraffic,
     /// Traffic of the host's own TCP.
     pub(super) host_tcp: HostTcp,
-    /// When the last interval ended, and what all flows had received by then.
+    /// The end of the last interval, and the bytes that all flows had received by then.
     ended: (Time, u64),
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
@@ -131,7 +131,8 @@ impl Place {
         queue.as_secs_f64() / self.times.interval.as_secs_f64()
     }
 
-    /// Who asks for a little more than there is would see no queue after data was held, until the buffer overflows.
+    /// A receiver that requests a little more than the capacity would see no queue after data was held, until the
+    /// buffer overflows.
     fn may_test(&self, bound: &Bound) -> bool {
         !self.times.held || !bound.is_settled()
     }
@@ -414,7 +415,7 @@ impl Capacities {
         self.host_tcp.on_congestion(place.times.now, came.ours, group.granted());
     }
 
-    /// The receiver's link is not congested: if it is what bounds the flows, it is tested for more.
+    /// The receiver's link is not congested: if it bounds the flows, it is tested for more.
     fn test_access(&mut self, place: &Place, came: Arrivals, group: &Group<'_>) {
         let now = place.times.now;
         // Room that TCP leaves unused shows nothing, so the bound is not tested meanwhile.

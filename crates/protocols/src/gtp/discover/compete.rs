@@ -34,7 +34,7 @@ impl Found {
         let packets = |rate: Bitrate, rtt: Span| rate.bytes_in(rtt) as f64 / sample.packet as f64;
         let kept = self.rivalry.kept.filter(|(at, _)| now.since(*at) <= WINDOW_KEPT).map_or(0.0, |(_, window)| window);
         let window = packets(self.rivalry.calm, base).max(packets(came, rtt)).max(kept);
-        // Who wants little gives the rest back at once.
+        // A flow with little demand gives the rest back at once.
         let window = window * policy.weight().min(1.0);
         let mut shadow = Shadow::new(now, window, (part, policy.weight()), sample.packets);
         if lost {
@@ -230,7 +230,7 @@ impl Capacities {
         }
     }
 
-    /// Has each flow that does not yet compete do so.
+    /// Makes each flow compete that does not yet.
     pub(in crate::gtp) fn compete_all(&self, now: Time, lost: bool, group: &mut Group<'_>) {
         let objects: Vec<_> = group.running().map(|member| member.sample.object).collect();
         let rates: Vec<Bitrate> =
@@ -244,7 +244,7 @@ impl Capacities {
     }
 }
 
-/// Those of our other flows that see a queue as long as flow `id` does beyond the receiver's: they may share a place.
+/// Our other flows that see, beyond the receiver's queue, a queue as long as flow `id` does: they may share a link.
 fn companions(
     id: FlowId,
     queue: Span,

@@ -108,12 +108,12 @@ struct Standing {
     drained: f64,
 }
 
-/// The judge of who is at a place.
+/// Detects cross traffic at a place.
 #[derive(Debug, Default)]
 pub(super) struct CrossTraffic {
     state: State,
     most: VecDeque<(Time, Bitrate)>,
-    /// The most that ever came, or since it was last begun anew.
+    /// The highest arrival rate, since the start or the last reset.
     peak: Bitrate,
     standing: Standing,
     score: f64,

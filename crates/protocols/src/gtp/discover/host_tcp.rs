@@ -118,7 +118,7 @@ impl HostTcp {
         left(capacity, &self.demands(now, settled).collect::<Vec<_>>(), ours)
     }
 
-    /// There was congestion in an interval, in which `came` came of what was `granted` to our flows.
+    /// There was congestion in an interval in which `came` arrived of our flows' `granted` rates.
     pub(super) fn on_congestion(&mut self, now: Time, came: Bitrate, granted: Bitrate) {
         self.missing = if came < granted.mul_f64(OURS_COMES) { self.missing + 1 } else { 0 };
         if self.missing >= MISSING_MAX {
@@ -135,7 +135,7 @@ fn left(capacity: Bitrate, theirs: &[Bitrate], ours: &[(f64, Bitrate)]) -> Bitra
     Bitrate::from_bps(capacity.bps().saturating_sub(granted.bps()))
 }
 
-/// The share of weight 1 that all get who want it.
+/// The share of weight 1 for all with enough demand.
 fn level(capacity: Bitrate, theirs: &[Bitrate], ours: &[(f64, Bitrate)]) -> Bitrate {
     let theirs = theirs.iter().map(|demand| (1.0, demand.as_f64()));
     let ours = ours.iter().map(|(weight, demand)| (weight.max(1e-3), demand.as_f64()));
@@ -198,7 +198,7 @@ mod tests {
             let level = level(capacity, &theirs, &ours);
             let rest = left(capacity, &theirs, &ours);
             let granted: u64 = theirs.iter().map(|demand| (*demand).min(level).bps()).sum();
-            // The sum is no more than there is, but for rounding.
+            // The sum is at most the capacity, except for rounding.
             prop_assert!(granted + rest.bps() <= capacity.bps() + theirs.len() as u64);
             // No TCP flow has less than its demand and its fair share.
             let weights = theirs.len() as f64 + ours.iter().map(|(weight, _)| weight).sum::<f64>();

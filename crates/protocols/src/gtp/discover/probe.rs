@@ -212,7 +212,7 @@ mod tests {
         (0..2).for_each(|_| trial.on_probe(of(0.003, 2000)));
         assert!(trial.is_decided());
         assert_eq!(trial.note(of(0.003, 2000)), None);
-        // So little that probes would tell nothing for long is left alone.
+        // Loss so small that probes would take long to explain it is left alone.
         assert!(!tried(0.0).is_worthwhile(2000) && !tried(0.0002).is_worthwhile(2000));
     }
 }

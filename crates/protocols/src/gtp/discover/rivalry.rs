@@ -16,7 +16,7 @@ const COMPANIONS_TIMES: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Rivalry {
     pub(super) shadow: Option<Shadow>,
-    /// Who else is on its path.
+    /// Cross traffic on its path.
     pub(super) cross_traffic: CrossTraffic,
     /// Others of our flows that may share a place on its path, and when that showed last.
     companions: Vec<(FlowId, Time, u32)>,
@@ -38,7 +38,7 @@ impl Rivalry {
         self.shadow.is_some()
     }
 
-    /// Whether it does so on its own path.
+    /// Whether it competes on its own path.
     pub(super) fn is_on_path(&self) -> bool {
         self.is_on() && self.cross_traffic.is_competing()
     }

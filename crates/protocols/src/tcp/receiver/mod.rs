@@ -135,7 +135,7 @@ impl Reception for Tcp {
         flow.ask(now, object)
     }
 
-    /// Segments are never cut anew: the stream goes on behind all that were sent.
+    /// Segments are never cut anew: the stream continues behind all sent ones.
     fn on_narrower(&mut self, _now: Time, id: FlowId, core: &mut Core<Flow>) {
         if let Some(flow) = core.flows.get_mut(&id) {
             let from = flow.restart();

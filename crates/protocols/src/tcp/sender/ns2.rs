@@ -6,8 +6,8 @@
 //! - The pipe begins as all outstanding segments, lost ones included, less three. Each acknowledgement reduces it by
 //!   one, and an acknowledgement of new segments in order by two. So with many losses, few segments leave before
 //!   acknowledgements of retransmissions come; each of those releases two.
-//! - A retransmission that is lost is found by a timeout. Then all that was reported is forgotten, and everything from the
-//!   first missing segment on is sent again, in slow start from one segment. Until that is acknowledged no recovery begins.
+//! - A retransmission that is lost is found by a timeout. Then all reports are forgotten, and everything from the first
+//!   missing segment on is sent again, in slow start from one segment. Until that is acknowledged no recovery begins.
 //! - Only blocks (fhstcp-2005) are spread over time: segments released by an acknowledgement leave at once.
 //! - A cut in slow start, and the first cut, always halves the window.
 //!

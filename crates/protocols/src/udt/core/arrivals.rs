@@ -252,7 +252,7 @@ mod tests {
             arrivals.arrive(at((k - u64::from(k % 16 == 1)) * 100 + if k % 16 == 1 { extra } else { 0 }), k, 1);
         }
         assert_eq!(arrivals.capacity(), 83_333);
-        // The first by itself, and the second with those behind it.
+        // The first on its own, and the second with later ones.
         let mut joined = Arrivals::new(SpeedRule::Filtered);
         for k in 0..20 {
             joined.arrive(at(k * 1_600), k * 16, 1);

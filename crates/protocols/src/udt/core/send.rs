@@ -218,7 +218,7 @@ impl SendSide {
         }
         self.next = self.next.max(next.number + 1);
         self.pair = next.number.is_multiple_of(PAIR_EVERY);
-        // To send each pair's first packet by itself would cost more than all others together at high rates.
+        // At high rates, sending each pair's first packet on its own would cost more than all others together.
         let measure = self.pair && self.measured.is_none_or(|at| now >= at + MEASURE_INTERVAL);
         if measure {
             self.measured = Some(now);
@@ -368,8 +368,8 @@ impl SendSide {
         (self.first < self.next).then(|| self.expired_at + each)
     }
 
-    /// EXP may be due: nothing was heard from the receiver for long. If no loss is known, all that is not acknowledged
-    /// counts as lost.
+    /// EXP may be due: no message came from the receiver for long. If no loss is known, all unacknowledged packets
+    /// count as lost.
     pub fn on_timer(&mut self, now: Time) -> Expired {
         if self.expires().is_none_or(|due| due > now) {
             return Expired::No;
@@ -388,10 +388,10 @@ impl SendSide {
         if broken { Expired::Broken } else { Expired::KeepAlive }
     }
 
-    /// Forgets all that is on its way and goes on with packet `from`.
+    /// Forgets all packets in flight and continues with packet `from`.
     ///
     /// # Errors
-    /// When that is not behind all that was sent: nothing is changed.
+    /// If that is not behind all sent packets. Then the state is unchanged.
     pub fn restart(&mut self, now: Time, from: u64) -> Result<(), BadNumber> {
         if from < self.next {
             return Err(BadNumber);
@@ -426,7 +426,7 @@ impl SendSide {
         self.next
     }
 
-    /// Packets that are not acknowledged, but for those known to be lost.
+    /// Unacknowledged packets, without known lost ones.
     pub fn in_flight(&self) -> u64 {
         (self.next - self.first).saturating_sub(self.losses.packets())
     }
