@@ -1,4 +1,4 @@
-//! Which tokens a server has made, and which of them it takes no more. No secret is in it.
+//! The tokens that a server has made, and the revoked ones. It contains no secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

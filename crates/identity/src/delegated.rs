@@ -1,4 +1,5 @@
-//! Which tokens a server has made for its clients, so that other hosts can fetch for them. No secret is in the list.
+//! The tokens that a server has made for its clients, so that other hosts can fetch for them. The list contains no
+//! secret.
 
 use std::path::Path;
 

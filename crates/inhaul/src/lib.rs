@@ -1,4 +1,4 @@
-//! Remote data as if it were here: a client that reads and fetches from `inhaul` servers, and a server to embed.
+//! Remote data as if it were local: a client that reads and fetches from `inhaul` servers, and a server to embed.
 //!
 //! ```
 //! use inhaul::{Client, Server};

@@ -1,4 +1,5 @@
-//! A simulated run that its caller moves on, event by event or to a time, looks at, and gives laws of its own.
+//! A simulated run under the caller's control: it advances event by event or to a time, shows its state, and takes the
+//! caller's laws.
 
 use std::sync::Arc;
 

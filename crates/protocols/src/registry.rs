@@ -1,4 +1,4 @@
-//! Every protocol there is. The command line, the lab, the documentation and the contract tests go through this list.
+//! All protocols. The command line, the lab, the documentation and the contract tests use this list.
 
 use inhaul_transport::{Policy, Protocol};
 

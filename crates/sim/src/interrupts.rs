@@ -1,4 +1,4 @@
-//! What packets cost the kernel of a host with a scheduler, before its process sees them.
+//! The kernel's processor time for packets on a host with a scheduler, before its process sees them.
 //!
 //! rbudp-plus-2006 has one processor that does everything, and does not say how its kernel takes packets from the
 //! interface. So the parameters here are those of Linux 2.6: interrupts that wait for more packets, and NAPI, which

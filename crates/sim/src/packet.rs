@@ -1,4 +1,4 @@
-//! What travels: a small handle, and behind it the datagram.
+//! Packets on links: a small handle, and behind it the datagram.
 
 use inhaul_base::ByteRange;
 use inhaul_link::Mark;

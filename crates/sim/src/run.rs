@@ -1,4 +1,4 @@
-//! How time passes: one event after the other, and what follows from each.
+//! The event loop: one event after the other, with its consequences.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, SocketAddrV4};

@@ -1,4 +1,4 @@
-//! The simulation as its user sees it: setting up, letting time pass, looking.
+//! The user's interface of the simulation: setting up, letting time pass, reading results.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;

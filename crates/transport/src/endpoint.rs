@@ -1,4 +1,4 @@
-//! The state machine's face.
+//! The interface of a protocol's state machine.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The seam between a protocol's machinery and its congestion or rate control law.
+//! The interface between a protocol's machinery and its congestion or rate control law.
 
 use inhaul_base::{Bitrate, Span, Time};
 

@@ -1,5 +1,5 @@
-//! How long a burst a path has borne: what lets both hosts rest longer between two of them, where nothing is lost by
-//! it.
+//! The longest burst that a path has carried: longer bursts let both hosts rest longer between two of them, if they
+//! cause no loss.
 //!
 //! A wake-up costs a host as much as sending some ten packets, so bursts should be long; but a burst that comes in
 //! faster than the rate of the path's narrowest link waits in a queue, and packets beyond the queue's size are lost.

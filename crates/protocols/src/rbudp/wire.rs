@@ -1,5 +1,5 @@
-//! RBUDP on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]). PROTOCOL.md section 3 gives
-//! the layouts.
+//! RBUDP's own messages, beside the common ones ([`inhaul_transport::kit::wire`]). PROTOCOL.md section 3 gives the
+//! layouts.
 
 use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_transport::kit::receiver;

@@ -1,5 +1,5 @@
-//! TCP over datagrams on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): segments,
-//! acknowledgements, control messages of its own. PROTOCOL.md sections 3 and 4 give the layouts.
+//! The TCP family's own messages, beside the common ones ([`inhaul_transport::kit::wire`]): segments, acknowledgements,
+//! control messages of its own. PROTOCOL.md sections 3 and 4 give the layouts.
 
 use inhaul_base::{Bitrate, Sequence, Time};
 use inhaul_transport::ENVELOPE_LEN;

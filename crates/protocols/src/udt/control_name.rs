@@ -1,4 +1,4 @@
-//! Which congestion control a flow has: the receiver names it.
+//! The name of a flow's congestion control, which the receiver chooses.
 
 use super::core::{Control, Native, Reporting, Variant};
 use crate::laws::{LawConfig, LawName};

@@ -1,4 +1,4 @@
-//! Finding out whether full-size packets vanish while small ones pass: a black hole (RFC 8899 section 4.3).
+//! Detects a black hole: full-size packets vanish while small ones pass (RFC 8899 section 4.3).
 
 use inhaul_base::{Span, Time};
 

@@ -1,5 +1,5 @@
-//! Which packet numbers have come (RFC 6479): each counts once. The envelope's numbers never repeat, so a datagram that
-//! comes twice was copied on its way: it is no sign of anything.
+//! Arrived packet numbers (RFC 6479): each counts once. The envelope's numbers never repeat, so a datagram that comes
+//! twice was copied by the network: protocols ignore it.
 
 /// Words of 64 numbers that it begins with, and that it has at most: 2^20 numbers, which is 120 ms at 100 Gbit/s, and 12 s
 /// at 1 Gbit/s: so long may one of several streams stand still behind the others. 128 KiB of memory.

@@ -1,5 +1,5 @@
-//! Opening the path to a sender and keeping it open: probes, their echoes, the MTU that comes through, and the
-//! responses that let data come. Every protocol's receivers use it as it is.
+//! Opens the path to a sender and keeps it open: probes, their echoes, the MTU that the path carries, and the responses
+//! that permit data. The receivers of all protocols use it unchanged.
 
 use std::collections::VecDeque;
 

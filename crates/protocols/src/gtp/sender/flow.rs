@@ -1,4 +1,4 @@
-//! One flow of a sender: what leaves when.
+//! One flow of a sender: its schedule of sending.
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::sender::{FlowCore, SenderFlow, Slot};

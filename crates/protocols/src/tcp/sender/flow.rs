@@ -1,4 +1,4 @@
-//! One flow of a sender: what leaves when.
+//! One flow of a sender: its schedule of sending.
 
 use inhaul_base::{Bitrate, Sequence, Time};
 use inhaul_transport::kit::sender::{Allowance, FlowCore, SenderFlow};

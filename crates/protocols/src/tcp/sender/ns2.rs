@@ -1,5 +1,5 @@
-//! A sender as that of ns-2.26's `Agent/TCP/Sack1`, for papers that were simulated with it: what leaves when differs from
-//! today's TCP wherever packets are lost. Written from its behaviour; ns-2 shares no code with this.
+//! A sender as that of ns-2.26's `Agent/TCP/Sack1`, for papers that were simulated with it: after losses, its schedule
+//! of sending differs from today's TCP. Written from its behaviour; ns-2 shares no code with this.
 //!
 //! - Recovery begins with the third acknowledgement that reports something new behind a gap. From then on every gap below
 //!   the highest reported segment is sent again once, the lowest first.

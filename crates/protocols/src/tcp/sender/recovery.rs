@@ -1,5 +1,5 @@
-//! How a sender comes through losses: by selective acknowledgements, with the window reduced in proportion to
-//! deliveries (PRR, RFC 9937), or after a timeout (RFC 6298) in slow start.
+//! A sender's recovery from losses: by selective acknowledgements, with the window reduced in proportion to deliveries
+//! (PRR, RFC 9937), or after a timeout (RFC 6298) in slow start.
 
 use crate::tcp::options::ACK_EVERY;
 use crate::tcp::wire::Timestamp;

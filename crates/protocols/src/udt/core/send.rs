@@ -1,4 +1,4 @@
-//! The sending side: what leaves next, losses first, and when.
+//! The sending side: the next packet, lost ones first, and its time.
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::LossList;
