@@ -1,4 +1,4 @@
-//! Checksums that were asked for as other programs have them: `--checksum=sha-256=DIGITS`, `--md5 DIGITS`. Each becomes
+//! Checksums in the form of other programs: `--checksum=sha-256=DIGITS`, `--md5 DIGITS`. Each becomes
 //! `--expect ALGORITHM:DIGITS`, or the line is refused: no line that is suggested goes without it.
 
 use inhaul_mover::Algorithm;
