@@ -35,7 +35,7 @@ pub enum BookError {
     /// It cannot be read or written.
     #[error("the list of tokens cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
-    /// A line is malformed. It may be one that revokes a token, so it must not be skipped.
+    /// A line is malformed. It may be the line that revokes a token, so it must not be skipped.
     #[error("line {0} of the list of tokens makes no sense: mend it or take it out")]
     Line(usize),
 }
