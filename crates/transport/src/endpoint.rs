@@ -1,4 +1,4 @@
-//! The state machine's face.
+//! The interface of a protocol's state machine.
 
 use std::net::SocketAddr;
 
@@ -28,8 +28,8 @@ pub struct HostSample {
     pub socket_drops: u64,
     /// When the thread will next not run for a while, if that is foreseen.
     pub pause: Option<Pause>,
-    /// The rate of packets, headers included, that the host can take in on average now, by its processors and its disk
-    /// (gtp-2004 2: what end systems can handle is what bounds C_r). `None`: neither bounds it.
+    /// The rate of packets, headers included, that the host can receive on average now, by its processors and its disk
+    /// (gtp-2004 2: the end system's capacity bounds C_r). `None`: neither bounds it.
     pub intake: Option<Bitrate>,
     /// The traffic of the host's own TCP, if it was just measured. `None`: nothing new.
     pub tcp: Option<TcpFlows>,

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_marks_whatever_comes_is_distrusted_soon() {
+    fn a_path_that_marks_every_packet_is_distrusted_soon() {
         assert_eq!(counted(&mut Marks::default(), QUEUE, &[40, 40, 40, 40, 1]), [40, 40, 40, 0, 0]);
         assert_eq!(counted(&mut Marks::default(), QUEUE, &[39, 39, 39, 39]), [39, 39, 39, 0]);
     }

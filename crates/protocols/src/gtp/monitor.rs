@@ -317,7 +317,7 @@ impl SingleFlowMonitor {
         (rtt / REORDER_RTT_PART).max(self.reordering).min(rtt).max(REORDER_MIN)
     }
 
-    /// A queue of this length, seen since the last interval, is none: it becomes part of the base.
+    /// A queue of this length, seen since the last interval, no longer counts: it becomes part of the base.
     pub fn take_delay_as_base(&mut self, queue: Span) {
         let base = self.base_delay.get().unwrap_or(0);
         self.base_delay = WindowedMin::new(BASE_DELAY_WINDOW);

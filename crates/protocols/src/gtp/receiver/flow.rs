@@ -357,7 +357,7 @@ impl Flow {
         if pending + step > limit || asked {
             return None;
         }
-        // The sender gives up on a receiver that has it hold more.
+        // The sender closes a flow whose receiver requests more.
         let most = RANGES_MAX.min(QUEUED_RANGES_MAX.saturating_sub(self.requests.queued_ranges()));
         let ranges = object.take(limit - pending, u64::from(self.core.block), most, &self.core.avoid);
         if ranges.is_empty() {

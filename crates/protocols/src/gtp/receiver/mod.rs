@@ -63,7 +63,7 @@ impl Gtp {
         }
     }
 
-    /// Has an open flow take up work, or rest if there is none.
+    /// Makes an open flow take up work, or rest if there is no work.
     fn begin(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
         if core.is_complete(id) {
             if let Some(flow) = core.flows.get_mut(&id) {
@@ -298,7 +298,7 @@ impl Reception for Gtp {
                 self.begin(now, id, core); // it was never measured
             }
         }
-        // Who reads a large file wants some of it hundreds of times a second: shares change only when flows wake.
+        // A reader of a large file requests parts hundreds of times a second: shares change only when flows wake.
         if woken {
             self.central.schedule(now, &mut core.flows);
         }

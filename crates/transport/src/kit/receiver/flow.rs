@@ -337,7 +337,7 @@ impl<H: DataHead> Run<H> {
         ByteRange::at(self.head.offset(), self.body_bytes)
     }
 
-    /// Each packet of the run, which is of this message, as a run of its own.
+    /// Each packet of the run, which belongs to this message, as a run of its own.
     pub(super) fn each<'m>(self, message: &'m crate::RxMessage<'_>) -> impl Iterator<Item = Self> + use<'m, H> {
         (0..self.packets).filter_map(move |n| {
             let k = (u64::from(self.first) + n) as usize;
