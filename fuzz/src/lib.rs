@@ -1,8 +1,7 @@
 //! Every parser of inhaul as a function over hostile bytes.
 //!
-//! The same functions have two drivers: `tests/smoke.rs`, which tries seeded mutations of a small corpus on stable
-//! Rust as part of `./test`, and the cargo-fuzz targets in `fuzz_targets/`, which search by coverage for as long as
-//! you let them.
+//! The functions have two drivers. `tests/smoke.rs` tries seeded mutations of a small corpus on stable Rust, as part of
+//! `./test`. The cargo-fuzz targets in `fuzz_targets/` search by coverage, without a time limit.
 #![forbid(unsafe_code)]
 
 mod mutate;

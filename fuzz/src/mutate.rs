@@ -2,9 +2,9 @@
 
 use inhaul_base::RandomStream;
 
-/// No input is longer than this, in bytes: past it parsers are asked nothing new.
+/// Longest input, in bytes: longer ones test nothing new in a parser.
 const MAX_LEN: usize = 4096;
-/// At most so many changes make an input out of a sample.
+/// Most changes of a sample for one input.
 const MAX_CHANGES: u64 = 6;
 /// Numbers at which parsers err: around zero, around the ends of each width.
 pub(crate) const EDGES: &[u64] =

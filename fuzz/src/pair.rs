@@ -1,5 +1,6 @@
-//! Two endpoints of a protocol and a network between them that does what a script says: delivers, loses, repeats,
-//! reorders, garbles, and brings what nobody has sent. Whatever happens, what [`Pair`] asserts must hold for both.
+//! Two endpoints of a protocol, and a network between them that follows a script: it delivers, loses, repeats,
+//! reorders, garbles, and brings bytes that no endpoint has sent. The assertions of [`Pair`] must hold for both in any
+//! case.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -14,15 +15,15 @@ use inhaul_transport::{
 
 use crate::mutate::EDGES;
 
-/// Most bytes that an endpoint may hand over in one drain, at whatever rate it was asked for.
+/// Most bytes that an endpoint may send in one drain, at any requested rate.
 const DRAIN_BYTES_MAX: usize = 16 << 20;
 /// Most memory that an endpoint's state may take.
 const MEMORY_BYTES_MAX: usize = 8 << 20;
-/// Parcels that the network holds; more are lost.
+/// Most parcels in the network; more are lost.
 const UNDER_WAY_MAX: usize = 512;
-/// Timers that one step fires at most.
+/// Most timers that one step fires.
 const TIMERS_A_STEP: usize = 64;
-/// Timers that may fire one after the other while no time passes.
+/// Most timers that may fire in a row without time passing.
 const STANDSTILL_MAX: usize = 32;
 /// A bit of a step: it is about a control message.
 pub(crate) const CONTROL: u8 = 16;
@@ -38,10 +39,10 @@ fn address(last: u16) -> SocketAddr {
 
 const SENDER: u16 = 0;
 const RECEIVER: u16 = 1;
-/// Where only datagrams come from, and none is ever delivered.
+/// An address that sends datagrams and never receives one.
 const SILENT: u16 = 2;
 
-/// What is under way from one endpoint to the other.
+/// A message or datagram in the network.
 #[derive(Clone, Debug)]
 enum Parcel {
     Datagram { from: SocketAddr, to: SocketAddr, head: Vec<u8>, len: usize },
@@ -56,32 +57,33 @@ struct Party {
     due: Option<Time>,
 }
 
-/// What datagrams of a flow carry that go to the one who plays `role`.
+/// The connection id of a flow's datagrams to the endpoint in `role`.
 fn connection(role: Role, flow: FlowId) -> ConnectionId {
     ConnectionId(flow.0 + if role == Role::Sender { 100 } else { 200 })
 }
 
-/// The two, what is between them, and what has been seen.
+/// The two endpoints, the network between them, and observations.
 pub(crate) struct Pair {
     now: Time,
     sender: Party,
     receiver: Party,
     under_way: VecDeque<Parcel>,
-    /// What the last parcel to arrive was.
+    /// The last parcel that arrived.
     last: Option<Parcel>,
-    /// The packet number of the next datagram that no endpoint has sent: none of theirs, or it would count as a copy.
+    /// The packet number of the next forged datagram. It is not one of the endpoints' numbers, or it would count as a
+    /// copy.
     next_number: u32,
     size: u64,
     placed: RangeSet,
-    /// Whether anything ever was.
+    /// Whether any data was ever placed.
     has_placed: bool,
-    /// Addresses at which a datagram of the sender's has arrived.
+    /// Addresses that have received a datagram of the sender.
     reached: BTreeSet<SocketAddr>,
-    /// Bytes that came to the sender from each address, and that it sent there.
+    /// Bytes that the sender received from each address, and sent to it.
     exchanged: BTreeMap<SocketAddr, (usize, usize)>,
 }
 
-/// Collects what an endpoint gives in one drain.
+/// Collects an endpoint's output of one drain.
 struct Collector<'c> {
     role: Role,
     connections: &'c mut Connections,
@@ -147,8 +149,7 @@ impl Party {
 }
 
 impl Pair {
-    /// Two endpoints that have been told of each other; `kind` chooses protocol, size and whether the hosts' rates are
-    /// known.
+    /// Two endpoints that know of each other. `kind` chooses protocol, size, and whether the hosts' rates are known.
     pub(crate) fn new(protocol: u8, kind: u8) -> Self {
         let host_rate = (kind & 4 != 0).then_some(Bitrate::from_mbps(100));
         let protocol = usize::from(protocol);
@@ -195,12 +196,12 @@ impl Pair {
         pair
     }
 
-    /// Whether any data has come to its place.
+    /// Whether any data was placed.
     pub(crate) fn has_placed(&self) -> bool {
         self.has_placed
     }
 
-    /// Carries a script out, step by step.
+    /// Runs a script, step by step.
     pub(crate) fn run(&mut self, mut script: &[u8]) {
         while let Some((&[op, a, b, c], rest)) = script.split_first_chunk() {
             script = rest;
@@ -241,7 +242,7 @@ impl Pair {
         }
     }
 
-    /// The next parcel arrives with other bytes, or the next control message, before what should have come first.
+    /// The next parcel, or the next control message, arrives with other bytes, before earlier ones.
     fn garble(&mut self, choice: u8, change: impl Fn(&mut [u8])) {
         let is_control = |parcel: &Parcel| matches!(parcel, Parcel::Control { .. });
         let control = self.under_way.iter().position(is_control).filter(|_| choice & CONTROL != 0);
@@ -266,7 +267,7 @@ impl Pair {
         self.deliver(parcel);
     }
 
-    /// The last datagram that came to the sender comes again, from an address where nothing is ever received.
+    /// The sender's last received datagram arrives again, from an address that never receives anything.
     fn deliver_from_elsewhere(&mut self) {
         let Some(Parcel::Datagram { to, head, len, .. }) = self.last.clone() else { return };
         if to == address(SENDER) {
@@ -312,7 +313,7 @@ impl Pair {
                     self.reached.insert(to);
                 }
                 let message = RxMessage { datagram_len: len, total_len: len, ..RxMessage::single(from, &head) };
-                // As a port does: a datagram with an id that no flow has goes to nobody.
+                // As a port does: drop a datagram with an unknown id.
                 let known = message.envelope(0).map(|envelope| envelope.connection);
                 let known = known.and_then(|id| Some((self.party(role).connections.flow(id)?, id)));
                 let Some((flow, id)) = known else { return };
@@ -334,7 +335,7 @@ impl Pair {
 
     fn command(&mut self, role: Role, command: Command) {
         let now = self.now;
-        // What does not fit the state is refused, and changes nothing.
+        // A command that does not fit the state is refused, and changes nothing.
         let _ = self.party(role).endpoint.command(now, command);
         self.drain(role);
     }
@@ -349,7 +350,7 @@ impl Pair {
             2 => self.command(Role::Receiver, Command::Disconnect { flow }),
             3 => self.command(Role::Sender, Command::Disconnect { flow }),
             _ => {
-                // Only what was placed can have turned out to be wrong.
+                // Only placed data can turn out to be wrong.
                 let Some(range) = self.placed.iter().nth(usize::from(c) % self.placed.fragments().max(1)) else {
                     return;
                 };
@@ -385,7 +386,7 @@ impl Pair {
         let connections = &mut party.connections;
         let mut out =
             Collector { role: party.role, connections, under_way, events: Vec::new(), reached, exchanged, sent: 0 };
-        // Without the engine's budget: the endpoint's own bounds are what is tried.
+        // Without the engine's budget, to test the endpoint's own bounds.
         let mut budget = u64::MAX;
         party.due = drain(party.endpoint.as_mut(), *now, &mut party.batch, &mut budget, &mut out);
         let events = out.events;

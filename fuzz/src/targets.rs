@@ -8,6 +8,7 @@ mod kit;
 mod lab;
 mod mover;
 mod rates;
+mod samples;
 mod sealed;
 mod store;
 mod tcp;
@@ -36,18 +37,19 @@ pub use udt4_port::udt4_port;
 /// A parser under test.
 #[derive(Debug)]
 pub struct Target {
-    /// Its name: of the function here, of the file in `fuzz_targets/`, of the folder of its corpus.
+    /// Its name, which is also the name of the function here, of the file in `fuzz_targets/`, and of the folder of its
+    /// corpus.
     pub name: &'static str,
-    /// Feeds bytes to the parser and says whether it accepted them. Panics when the parser does, or when it accepts
-    /// what it cannot stand by: what was read, when written and read again, must be the same.
+    /// Feeds bytes to the parser and returns whether it accepted them. Panics if the parser does, or if the parsed
+    /// value differs after writing and parsing it again.
     pub run: fn(&[u8]) -> bool,
     /// Samples that the parser accepts, from which mutations start.
     pub corpus: fn() -> Vec<Vec<u8>>,
-    /// How many inputs of the fastest parsers one of this takes the time of; the smoke test tries so many times fewer.
+    /// Its time per input, in units of the fastest parser's. The smoke test tries fewer inputs by this factor.
     pub cost: u64,
 }
 
-/// Every parser of the house.
+/// Every parser of the program.
 pub const TARGETS: &[Target] = &[
     Target { name: "bitrate", run: bitrate, corpus: text::bitrates, cost: 1 },
     Target { name: "byte_count", run: byte_count, corpus: text::byte_counts, cost: 1 },
@@ -90,7 +92,3 @@ pub const TARGETS: &[Target] = &[
     Target { name: "udt4_connection", run: udt4_connection, corpus: udt4::scripts, cost: 20 },
     Target { name: "udt4_port", run: udt4_port, corpus: udt4_port::scripts, cost: 50 },
 ];
-
-fn samples(texts: &[&str]) -> Vec<Vec<u8>> {
-    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
-}

@@ -1,12 +1,12 @@
-//! Very many legal frames of one session, at either end: bounded in stack, memory and work.
+//! A flood of legal frames in one session, at either end: stack, memory and work are bounded.
 //!
-//! `INHAUL_FLOOD_FRAMES` says how many, and `INHAUL_FUZZ_SEED` which.
+//! `INHAUL_FLOOD_FRAMES` sets their number, and `INHAUL_FUZZ_SEED` chooses them.
 
 use inhaul_mover::fuzzing::{Flood, flood};
 
-/// The stack of the thread that takes them.
+/// The stack of the receiving thread.
 const STACK: usize = 128 * 1024;
-/// Frames when nothing is said.
+/// The default number of frames.
 const FRAMES: u64 = 200_000;
 /// Frames that may be ignored, at once: see the session's protocol.
 const IGNORED_MAX: u64 = 4096;

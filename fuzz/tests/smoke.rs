@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inhaul_fuzz::{Mutator, TARGETS};
 
-/// Inputs for each parser when nothing is said: a second or two in a debug build.
+/// Default number of inputs for each parser: a second or two in a debug build.
 const DEFAULT_ITERATIONS: u64 = 20_000;
 const DEFAULT_SEED: u64 = 1;
 
@@ -35,7 +35,7 @@ fn every_parser_survives_mutations_of_its_samples() {
             }
         }
         println!("{}: {accepted} of {iterations} inputs of INHAUL_FUZZ_SEED={seed} accepted", target.name);
-        // Inputs that are all refused at the door, or never, would test nothing behind it.
+        // If all inputs were refused, or none, nothing behind the first check would be tested.
         assert!(0 < accepted && accepted < iterations, "{}", target.name);
     }
 }

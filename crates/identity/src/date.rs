@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 /// Seconds since 1970 began (UTC), without leap seconds, as POSIX counts them.
@@ -30,20 +31,12 @@ impl UnixTime {
 }
 
 impl fmt::Display for UnixTime {
-    /// As RFC 3339 writes it: `2026-11-24T12:00:00Z`.
+    /// As RFC 3339 writes it: `2026-11-24T12:00:00Z`. It has four digits for the year, so later times are shown as the
+    /// last that can be.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, second) = (self.0 / 86_400, self.0 % 86_400);
-        // Days since 0000-03-01, in eras of 400 years: "days_from_civil" (Howard Hinnant), the other way round.
-        let shifted = days + 719_468;
-        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        let year = era * 400 + year_of_era + u64::from(month <= 2);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+        let seconds = i64::try_from(self.0).unwrap_or(i64::MAX).min(Timestamp::MAX.as_second());
+        let time = Timestamp::from_second(seconds).map_err(|_| fmt::Error)?;
+        fmt::Display::fmt(&time, f)
     }
 }
 
@@ -65,6 +58,7 @@ mod tests {
             (951_782_400, "2000-02-29T00:00:00Z"),
             (1_767_225_599, "2025-12-31T23:59:59Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (UnixTime::MAX.seconds(), "9999-12-30T22:00:00Z"),
         ] {
             assert_eq!(UnixTime::from_seconds(seconds).to_string(), text);
         }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use aws_lc_rs::{hmac, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-use crate::base64::{self, Alphabet};
 use crate::files::{self, FileError, Others};
 use crate::fingerprint::Fingerprint;
 
@@ -101,14 +102,14 @@ impl Key {
     pub fn from_pem(text: &str) -> Option<Self> {
         let body = text.trim().strip_prefix(PEM_BEGIN)?.strip_suffix(PEM_END)?;
         let body: String = body.split_ascii_whitespace().collect();
-        let der = base64::decode(Alphabet::Pem, body.trim_end_matches('='))?;
+        let der = STANDARD_NO_PAD.decode(body.trim_end_matches('=')).ok()?;
         Self::from_seed(der.strip_prefix(&PRIVATE_PREFIX)?.try_into().ok()?)
     }
 
     /// The key as PEM: a secret.
     pub fn to_pem(&self) -> String {
         // 48 bytes need no padding.
-        format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", base64::encode(Alphabet::Pem, &self.to_private_der()))
+        format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", STANDARD_NO_PAD.encode(self.to_private_der()))
     }
 
     /// The key in DER, as TLS libraries read it: a secret.
@@ -144,6 +145,7 @@ impl fmt::Debug for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -155,7 +157,7 @@ mod tests {
         assert_eq!((made.fingerprint(), is_new, again), (found.fingerprint(), true, false));
         assert_ne!(made.derive("a"), made.derive("b"));
         assert_eq!(made.derive("a"), found.derive("a"));
-        assert!(!format!("{made:?}").contains(&base64::encode(Alphabet::Url, &made.seed)));
+        assert!(!format!("{made:?}").contains(&URL_SAFE_NO_PAD.encode(made.seed)));
     }
 
     #[test]
@@ -179,7 +181,7 @@ mod tests {
                    -----END PRIVATE KEY-----\n";
         let key = Key::from_pem(pem).unwrap();
         let public = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE";
-        assert_eq!(base64::encode(Alphabet::Pem, &key.to_public_der()), public);
+        assert_eq!(STANDARD_NO_PAD.encode(key.to_public_der()), public);
         assert_eq!(key.to_pem(), pem);
         let pair = Ed25519KeyPair::from_pkcs8(&key.to_private_der()).unwrap();
         assert_eq!(pair.public_key().as_ref(), &key.public);

@@ -12,7 +12,6 @@
 
 pub mod audit;
 mod authorized_keys;
-mod base64;
 mod book;
 mod date;
 mod delegated;

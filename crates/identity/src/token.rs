@@ -14,8 +14,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use aws_lc_rs::{constant_time, hmac, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::base64::{self, Alphabet};
 use crate::date::UnixTime;
 use crate::fingerprint::Fingerprint;
 use crate::rights::{Grant, Rights, Scope};
@@ -202,7 +203,7 @@ impl Token {
 
     /// Its text, in the base64 of URLs. It gives its rights: it is a secret.
     pub fn to_secret_text(&self) -> String {
-        base64::encode(Alphabet::Url, &self.to_bytes())
+        URL_SAFE_NO_PAD.encode(self.to_bytes())
     }
 
     /// Reads a token.
@@ -337,7 +338,7 @@ impl FromStr for Token {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
-        let bytes = (text.len() <= TOKEN_BYTES_MAX * 2).then(|| base64::decode(Alphabet::Url, text)).flatten();
+        let bytes = (text.len() <= TOKEN_BYTES_MAX * 2).then(|| URL_SAFE_NO_PAD.decode(text).ok()).flatten();
         Self::from_bytes(&bytes.ok_or(TokenError::Malformed)?)
     }
 }

@@ -4,7 +4,7 @@ use inhaul_base::{Span, Time};
 
 use crate::CoDelSpec;
 
-/// Bytes of a full-sized packet, until a larger one is seen: less than one of them waiting is no standing queue.
+/// Bytes of a full-sized packet, until a larger one is seen. A queue of less than one such packet is not standing.
 const FULL_PACKET: u32 = 1500;
 
 /// CoDel's state (RFC 8289 section 5.2, names as there).
@@ -29,7 +29,7 @@ impl CoDel {
     /// Whether the packet whose turn comes at `now` is dropped. It waited for `sojourn`, and `behind` bytes still
     /// wait.
     ///
-    /// RFC 8289 section 5.5 (deque) is a loop over the packets that leave at one time; here it is asked once for each.
+    /// RFC 8289 section 5.5 (deque) loops over the packets that leave at one time. Here it is called once for each.
     pub(crate) fn drops(&mut self, now: Time, bytes: u32, sojourn: Span, behind: u64) -> bool {
         self.max_packet = self.max_packet.max(bytes);
         let ok_to_drop = self.ok_to_drop(now, sojourn, behind);
@@ -45,8 +45,7 @@ impl CoDel {
         }
         if ok_to_drop {
             self.dropping = true;
-            // Section 5.5: if the last dropping state is not long ago, go on near the rate that controlled the queue
-            // then.
+            // Section 5.5: soon after the last dropping state, start near the rate that controlled the queue then.
             let delta = self.count - self.last_count;
             let recent = now.since(self.drop_next) < self.spec.interval * 16;
             self.count = if delta > 1 && recent { delta } else { 1 };

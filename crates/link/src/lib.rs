@@ -1,9 +1,9 @@
-//! Link elements without I/O: what happens to a packet between two nodes. The caller supplies the time.
+//! Link elements without I/O: the fate of a packet between two nodes. The caller supplies the time.
 //!
-//! A [`Link`] carries packets of any type one way: it holds them in a queue, transmits them at a rate, delays them,
-//! and loses, reorders and duplicates them as its [`LinkSpec`] says. The simulator and the emulator use the same
-//! links. A link sees no clock and has no randomness of its own: `now` and a
-//! [`RandomStream`](inhaul_base::RandomStream) are handed in, so the same calls have the same result on any machine.
+//! A [`Link`] carries packets of any type in one direction: it queues them, transmits them at a rate, delays them, and
+//! loses, reorders and duplicates them by its [`LinkSpec`]. The simulator and the emulator use the same links. A link
+//! has no clock and no randomness of its own: it is given `now` and a [`RandomStream`](inhaul_base::RandomStream), so
+//! the same calls have the same result on any machine.
 #![forbid(unsafe_code)]
 
 mod codel;

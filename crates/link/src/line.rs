@@ -1,31 +1,31 @@
-//! The transmitter's clock: when the line is free, to the nanosecond and exactly.
+//! The transmitter's clock: when the line is free, exactly.
 
 use inhaul_base::{Bitrate, Span, Time};
 
-/// One bit is a thousand million of these: what a line of 1 bit/s sends in a nanosecond.
+/// Work per byte, in units of what a line of 1 bit/s sends in a nanosecond.
 const WORK_PER_BYTE: u64 = 8_000_000_000;
 
 /// A transmitter that sends one packet after the other at a rate.
 ///
-/// The end of a transmission is kept as `whole + part / rate` nanoseconds with integers, so that back-to-back packets
-/// take exactly what the rate says, however many they are; what is told outside is that time rounded up.
+/// The end of a transmission is kept in integers, as `whole + part / rate` nanoseconds. So any number of back-to-back
+/// packets takes exactly the time of the rate. The visible time is rounded up.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     /// Bits per second; `None`: transmission takes no time.
     rate: Option<Bitrate>,
     /// End of the latest transmission, whole nanoseconds.
     whole: u64,
-    /// What is left of that end, in `1 / rate` nanoseconds: below the rate.
+    /// The fraction of that end, in `1 / rate` nanoseconds: below the rate.
     part: u64,
     /// The end, rounded up; the far future while the rate is zero.
     free_at: Time,
-    /// Work left in the transmission that rate zero stopped.
+    /// Remaining work of the transmission that rate zero stopped.
     held: u128,
-    /// The last size asked for and its transmission time (whole nanoseconds, part): packets of a flow are alike.
+    /// The last size and its transmission time (whole nanoseconds, part): a flow's packets have mostly one size.
     latest: (u32, u64, u64),
-    /// When the present busy period began.
+    /// When the current busy period began.
     busy_since: Time,
-    /// Length of all busy periods before it.
+    /// The length of all earlier busy periods.
     busy_before: Span,
 }
 
@@ -43,7 +43,7 @@ impl Line {
         }
     }
 
-    /// When the transmission that is under way ends, or the last one ended.
+    /// The end of the current transmission, or of the last one.
     #[inline]
     pub(crate) fn free_at(&self) -> Time {
         self.free_at
@@ -63,7 +63,7 @@ impl Line {
     /// Transmits `bytes` from `now` on a free line; returns the end.
     #[inline]
     pub(crate) fn transmit_at(&mut self, now: Time, bytes: u32) -> Time {
-        // At the very end of a transmission the next follows on, without the rounding of that end.
+        // Exactly at the end of a transmission, the next one follows without the rounding of that end.
         if now > self.free_at {
             self.busy_before = self.busy(now);
             self.busy_since = now;
@@ -74,7 +74,7 @@ impl Line {
         self.transmit_next(bytes)
     }
 
-    /// Transmits `bytes` right behind the transmission before; returns the end.
+    /// Transmits `bytes` directly after the previous transmission; returns the end.
     #[inline]
     pub(crate) fn transmit_next(&mut self, bytes: u32) -> Time {
         let Some(rate) = self.rate else { return self.free_at };
@@ -100,7 +100,7 @@ impl Line {
         self.free_at
     }
 
-    /// Changes the rate; what is left of the transmission under way goes on at the new one.
+    /// Changes the rate. The rest of the current transmission continues at the new one.
     pub(crate) fn set_rate(&mut self, now: Time, rate: Option<Bitrate>) {
         let left = self.work_left(now);
         self.rate = rate;
@@ -126,7 +126,7 @@ impl Line {
         }
     }
 
-    /// Ends the transmission under way at `now`.
+    /// Ends the current transmission at `now`.
     pub(crate) fn cut(&mut self, now: Time) {
         if self.free_at > now {
             self.whole = now.as_nanos();
@@ -152,7 +152,7 @@ impl Line {
     }
 }
 
-/// How long a line of this rate, not zero, takes for `work`: whole nanoseconds and the rest in `1 / rate` nanoseconds.
+/// The time of a line of this rate, not zero, for `work`: whole nanoseconds and the rest in `1 / rate` nanoseconds.
 fn divide(work: u128, rate: Bitrate) -> (u64, u64) {
     let rate = u128::from(rate.bps());
     // The remainder is below the rate, which is 64 bits wide.

@@ -1,4 +1,4 @@
-//! The link: queue, transmitter and wire put together.
+//! The link: queue, transmitter and wire together.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub enum DropCause {
     /// Random early detection dropped it.
     #[error("dropped early by the queue discipline of the link")]
     Early,
-    /// It will be lost on the wire. It waits and is transmitted like the others, but does not arrive.
+    /// It will be lost on the wire. It waits and is transmitted like others, but does not arrive.
     #[error("lost on the link")]
     Lost,
     /// The link is down.
@@ -30,12 +30,12 @@ pub enum DropCause {
 
 /// A one-way link that carries packets of type `T`.
 ///
-/// Call [`receive`](Self::receive) at [`next_arrival`](Self::next_arrival) until it has nothing. Time never goes back
-/// from one call to the next, whichever calls they are. Nothing has to be called in between: what the transmitter did
-/// meanwhile is caught up with, at its exact times, by the next call.
+/// Call [`receive`](Self::receive) at [`next_arrival`](Self::next_arrival) until it returns nothing. Time must never go
+/// back between any two calls. No calls are needed in between: the next call catches up with the transmitter, at exact
+/// times.
 ///
-/// Each thing that is random (loss, jitter, reordering, duplication, RED) draws from a stream of its own, so that
-/// turning one on leaves the numbers of the others alone.
+/// Each random effect (loss, jitter, reordering, duplication, RED) draws from its own stream, so that turning one on
+/// does not change the numbers of the others.
 #[derive(Clone, Debug)]
 pub struct Link<T> {
     up: bool,
@@ -45,30 +45,29 @@ pub struct Link<T> {
     duplication: (Probability, RandomStream),
     marking: (Probability, RandomStream),
     wire: Wire,
-    /// In the order in which they were sent: first the `on_wire` packets whose transmission has begun, then those that
-    /// wait.
+    /// In the order of sending: first the `on_wire` packets whose transmission has begun, then the waiting ones.
     ring: VecDeque<Slot<T>>,
     on_wire: usize,
-    /// The way of the packet in transmission, and the arrival before it: a change of the rate reckons its arrival
-    /// again.
+    /// The transit of the packet in transmission, and the arrival before it. A change of the rate recomputes its
+    /// arrival from these.
     in_transmission: (Transit, Time),
-    /// The latest arrival of a packet that keeps its place.
+    /// The latest arrival of an in-order packet.
     ordered_until: Time,
-    /// Where packets go when they are transmitted, if the wire does not keep their order.
+    /// Transmitted packets, if the wire does not keep their order.
     unordered: Option<Arrivals<T>>,
     stats: LinkStats,
 }
 
 #[derive(Clone, Debug)]
 struct Slot<T> {
-    /// When it came, while it waits; when it arrives at the far end, once its transmission has begun.
+    /// Its time of sending while it waits; its time of arrival once its transmission has begun.
     time: Time,
     bytes: u32,
     fate: Fate,
     packet: T,
 }
 
-/// What happens to a packet that was let in.
+/// The fate of an admitted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Arrives,
@@ -78,7 +77,7 @@ enum Fate {
 }
 
 impl<T: Clone + Mark> Link<T> {
-    /// A link as specified, up and empty. Every random decision comes from `random`.
+    /// An empty link by its specification, up. All random decisions come from `random`.
     pub fn new(spec: LinkSpec, mut random: RandomStream) -> Self {
         let seed = random.next_u64();
         let stream = |number| RandomStream::new(seed, number);
@@ -102,14 +101,13 @@ impl<T: Clone + Mark> Link<T> {
 
     /// Sends a packet of `bytes` bytes on the wire into the link at `now`.
     ///
-    /// # Errors
-    /// Why the packet will not arrive, if that is decided now. CoDel, and a link that goes down, drop a packet later.
-    /// Such drops are only in [`stats`](Self::stats).
+    /// Why the packet will not arrive, if this is known now. CoDel, and a link that goes down, drop packets later.
+    /// Those drops are only in [`stats`](Self::stats).
     #[inline]
     pub fn send(&mut self, now: Time, bytes: u32, mut packet: T) -> Result<(), DropCause> {
         self.settle(now);
         self.stats.offered.add(bytes);
-        // Drawn for every packet, so that its fate on the wire hangs on its number alone and not on the queue.
+        // Drawn for every packet, so that its fate on the wire depends on its number alone, not on the queue.
         let lost = self.loss.takes_next();
         let twice = self.duplication.0 > Probability::ZERO && self.duplication.1.chance(self.duplication.0);
         if !self.up {
@@ -153,9 +151,9 @@ impl<T: Clone + Mark> Link<T> {
 
     /// When to call [`receive`](Self::receive) next; `None` if nothing is on its way. Any call may change it.
     ///
-    /// It is the time of the next arrival, with two exceptions where the next arrival is not known yet and it is a
-    /// little early: while the only packet in transmission is one that will be lost, and on a wire that does not keep
-    /// the order. Then `receive` may have nothing and the next answer is later.
+    /// It is the time of the next arrival, with two exceptions where that is unknown and this time is a little early:
+    /// while the only packet in transmission will be lost, and on a wire that does not keep the order. Then `receive`
+    /// may return nothing, and the next answer is later.
     #[inline]
     pub fn next_arrival(&self) -> Option<Time> {
         let mut next = match self.ring.front() {
@@ -193,14 +191,13 @@ impl<T: Clone + Mark> Link<T> {
         Some((time, packet))
     }
 
-    /// Packets on the wire, in the order of arrival as far as it is known. Some of them may be lost.
+    /// Packets on the wire, in the order of arrival if known. Some of them may be lost.
     #[inline]
     pub fn upcoming(&self) -> impl Iterator<Item = &T> {
         self.ring.iter().take(self.on_wire).map(|slot| &slot.packet)
     }
 
-    /// Changes the rate of the transmitter at `now`. The packet in transmission and all that wait go on at the new
-    /// rate.
+    /// Changes the rate of the transmitter at `now`, for the packet in transmission and all waiting ones.
     pub fn set_rate(&mut self, now: Time, rate: Option<Bitrate>) {
         self.settle(now);
         let transmitting = self.line.free_at() > now;
@@ -209,7 +206,7 @@ impl<T: Clone + Mark> Link<T> {
             let (transit, before) = self.in_transmission;
             self.ordered_until = before;
             let arrival = self.arrival(self.line.free_at(), transit);
-            // A packet that will be lost may have been forgotten, and with it all before it.
+            // A packet that will be lost may have been removed already, with all before it.
             if let Some(last) = self.on_wire.checked_sub(1) {
                 self.ring[last].time = arrival;
             }
@@ -217,8 +214,8 @@ impl<T: Clone + Mark> Link<T> {
         self.settle(now);
     }
 
-    /// Takes the link down or up at `now`. Going down drops what waits and cuts the packet in transmission; what is on
-    /// the wire already still arrives. (To hold everything instead, set the rate to [`Bitrate::ZERO`].)
+    /// Takes the link down or up at `now`. Going down drops waiting packets and cuts the packet in transmission;
+    /// packets on the wire still arrive. (To hold everything instead, set the rate to [`Bitrate::ZERO`].)
     pub fn set_up(&mut self, now: Time, up: bool) {
         self.settle(now);
         self.up = up;
@@ -232,7 +229,7 @@ impl<T: Clone + Mark> Link<T> {
         if self.line.free_at() > now {
             self.line.cut(now);
             self.ordered_until = self.in_transmission.1;
-            // A packet that was lost anyway has been forgotten, or counted as that.
+            // A lost packet was removed already, or counted as lost.
             if let Some(Slot { bytes, fate, .. }) = self.ring.pop_back().filter(|slot| slot.fate != Fate::Vanishes) {
                 self.stats.carried.take(bytes);
                 self.stats.down.add(bytes);
@@ -254,20 +251,20 @@ impl<T: Clone + Mark> Link<T> {
         self.line.rate()
     }
 
-    /// Bytes that wait for the transmitter at `now`; the packet in transmission is not among them.
+    /// Bytes that wait for the transmitter at `now`, without the packet in transmission.
     pub fn queue_bytes(&mut self, now: Time) -> u64 {
         self.settle(now);
         self.stats.queued.bytes
     }
 
-    /// What the link has done until `now`.
+    /// The counters of the link at `now`.
     pub fn stats(&mut self, now: Time) -> LinkStats {
         self.settle(now);
         self.stats.busy = self.line.busy(now);
         self.stats
     }
 
-    /// Memory held for packets, in bytes: it follows the most that was ever queued and on the wire at once.
+    /// Memory held for packets, in bytes: in proportion to the most packets queued and on the wire at once.
     pub fn memory_bytes(&self) -> usize {
         let unordered = self.unordered.as_ref().map_or(0, Arrivals::memory_bytes);
         self.ring.capacity() * size_of::<Slot<T>>() + unordered
@@ -303,7 +300,7 @@ impl<T: Clone + Mark> Link<T> {
         self.forget_lost();
     }
 
-    /// Moves what has been transmitted to where arrivals are sorted, if the wire does not keep the order.
+    /// Moves transmitted packets to the sorted arrivals, if the wire does not keep the order.
     fn sort_transmitted(&mut self) {
         let Some(arrivals) = &mut self.unordered else { return };
         for slot in self.ring.drain(..self.on_wire) {
@@ -314,7 +311,7 @@ impl<T: Clone + Mark> Link<T> {
         self.on_wire = 0;
     }
 
-    /// The first packet that waits is in transmission and will have left at `departure`.
+    /// Starts the transmission of the first waiting packet, which will have left at `departure`.
     #[inline]
     fn put_on_wire(&mut self, departure: Time) {
         let transit = self.wire.next();
@@ -341,7 +338,7 @@ impl<T: Clone + Mark> Link<T> {
         self.ordered_until
     }
 
-    /// Drops from the front of the ring what does not arrive, so that the first slot is the next arrival.
+    /// Removes lost packets from the front of the ring, so that the first slot is the next arrival.
     #[inline]
     fn forget_lost(&mut self) {
         while self.on_wire > 0 && self.ring.front().is_some_and(|slot| slot.fate == Fate::Vanishes) {
@@ -350,7 +347,7 @@ impl<T: Clone + Mark> Link<T> {
         }
     }
 
-    /// No packet that waits can arrive before this.
+    /// The earliest possible arrival of a waiting packet.
     fn earliest_of_waiting(&self) -> Time {
         self.line.free_at() + self.wire.delay
     }

@@ -4,7 +4,7 @@ use inhaul_base::{Probability, RandomStream};
 
 use crate::{GilbertElliottSpec, LossSpec};
 
-/// Decides packet by packet, in the order in which they are sent into the link.
+/// Decides packet by packet, in the order of sending.
 #[derive(Clone, Debug)]
 pub(crate) enum Loss {
     None,
@@ -42,7 +42,7 @@ impl Loss {
                 let number = *next;
                 *next += 1;
                 let mut lost = false;
-                // The same number may be written twice.
+                // A number may occur twice.
                 while numbers.next_if_eq(&number).is_some() {
                     lost = true;
                 }

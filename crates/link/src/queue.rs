@@ -1,4 +1,5 @@
-//! The queue before the transmitter: which packets may wait, and which are dropped or marked, at once or at their turn.
+//! The queue before the transmitter: which packets may wait, and which are dropped or marked, at arrival or at their
+//! turn.
 
 use inhaul_base::{RandomStream, Span, Time};
 
@@ -7,24 +8,24 @@ use crate::line::Line;
 use crate::red::{Early, Red};
 use crate::{Discipline, QueueLimit, QueueSpec, Traffic};
 
-/// The rules of the queue; the packets themselves are the link's.
+/// The rules of the queue. The link holds the packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
     limit: QueueLimit,
     discipline: Rule,
-    /// What would be dropped early is marked, where it can be.
+    /// Whether packets are marked, if possible, instead of dropped early.
     marks: bool,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passes,
-    /// It is marked; dropped, if it cannot be.
+    /// It is marked, or dropped if it cannot be marked.
     Marked,
-    /// The discipline drops it.
+    /// The queue discipline drops it.
     Early,
-    /// There is no room.
+    /// The queue is full.
     Full,
 }
 
@@ -46,7 +47,7 @@ impl Admission {
         Self { limit: spec.limit, discipline, marks: spec.marks }
     }
 
-    /// Whether a packet that comes at `now` is let in while `queued` waits. On a free line it need not wait.
+    /// The verdict on a packet that comes at `now`, while `queued` waits. On a free line it need not wait.
     #[inline]
     pub(crate) fn admit(&mut self, now: Time, line: &Line, queued: Traffic, bytes: u32) -> Verdict {
         let free = line.free_at() <= now;
@@ -59,13 +60,13 @@ impl Admission {
         let idle = free.then(|| (now.since(line.free_at()), typical));
         match red.meets(length, bytes, idle) {
             Early::No => Verdict::Passes,
-            // RFC 3168 section 7: above the upper threshold all are dropped, whoever reads marks.
+            // RFC 3168 section 7: above the upper threshold all are dropped, even if they could be marked.
             Early::Sometimes if self.marks => Verdict::Marked,
             Early::Sometimes | Early::Always => Verdict::Early,
         }
     }
 
-    /// What becomes of the packet whose turn comes at `now`; `behind` is what still waits.
+    /// The fate of the packet whose turn comes at `now`, with `behind` waiting after it.
     #[inline]
     pub(crate) fn at_turn(&mut self, now: Time, since: Time, bytes: u32, behind: Traffic) -> Verdict {
         let drops = match &mut self.discipline {

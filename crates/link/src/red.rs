@@ -4,13 +4,13 @@ use inhaul_base::{RandomStream, Span};
 
 use crate::RedSpec;
 
-/// Whether a packet meets early detection.
+/// The decision of early detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Early {
     No,
-    /// By chance, as one of some.
+    /// A random drop.
     Sometimes,
-    /// As every packet does: the average is beyond twice the upper threshold.
+    /// A forced drop: the average is above twice the upper threshold.
     Always,
 }
 
@@ -32,8 +32,8 @@ impl Red {
         Self { spec, in_bytes, average: 0.0, count: -1, random }
     }
 
-    /// Whether the packet that comes now is dropped or marked. `queue` is what waits, in bytes or packets; `idle` is how long
-    /// the line has been free and how long it takes to transmit a typical packet, if it is free.
+    /// Whether the arriving packet is dropped or marked. `queue` is the queue length, in bytes or packets. `idle` is
+    /// how long the line has been free, if it is, and the transmission time of a typical packet.
     pub(crate) fn meets(&mut self, queue: u64, bytes: u32, idle: Option<(Span, Span)>) -> Early {
         self.update_average(queue, idle);
         let Some(mut probability) = self.marking_probability() else {
@@ -59,8 +59,8 @@ impl Red {
         Early::Sometimes
     }
 
-    /// Section 4: an exponentially weighted average. A time without packets counts as the number of typical packets
-    /// that would have fitted into it, each of which met an empty queue.
+    /// Section 4: an exponentially weighted average. Idle time counts as the number of typical packets that would have
+    /// fitted into it, each with an empty queue.
     fn update_average(&mut self, queue: u64, idle: Option<(Span, Span)>) {
         let weight = self.spec.weight;
         match idle {
@@ -86,7 +86,7 @@ impl Red {
     }
 }
 
-/// `base` to the power `exponent` by multiplication alone: the library's `powf` need not agree between machines.
+/// `base` to the power `exponent` by multiplication alone, because the library's `powf` may differ between machines.
 fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut result = 1.0;
     while exponent > 0 {

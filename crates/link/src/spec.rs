@@ -4,31 +4,30 @@ use inhaul_base::{Bitrate, Probability, Span};
 
 /// A one-way link: what it does to the packets that are sent into it.
 ///
-/// A packet waits in the queue, is transmitted at the rate, and is on its way for the delay and what jitter and
-/// reordering add. Loss and duplication happen on the wire: a packet that will be lost waits and is transmitted like
-/// any other.
+/// A packet waits in the queue, is transmitted at the rate, and travels for the delay plus jitter and reordering. Loss
+/// and duplication happen on the wire: a packet that will be lost waits and is transmitted like any other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Bits per second of the transmitter, every byte that `send` is told of counted; `None`: transmission takes no
-    /// time and nothing ever waits. [`Bitrate::ZERO`] holds everything until the rate is changed.
+    /// Bits per second of the transmitter, for all bytes given to `send`; `None`: transmission takes no time and
+    /// nothing ever waits. [`Bitrate::ZERO`] holds everything until the rate is changed.
     pub rate: Option<Bitrate>,
     /// Propagation delay: from the last bit sent to the last bit received.
     pub delay: Span,
-    /// Added to the delay of each packet: uniform in `[0, jitter)`.
+    /// Random addition to the delay of each packet: uniform in `[0, jitter)`.
     pub jitter: Span,
-    /// Whether jitter lets a packet pass another. If not, a packet that would arrive before the one in front of it
-    /// arrives together with it, and dense traffic sees less jitter than was drawn.
+    /// Whether jitter lets a packet overtake another. If not, a packet that would arrive before its predecessor arrives
+    /// together with it, and dense traffic sees less jitter than drawn.
     pub jitter_reorders: bool,
     /// Where packets wait for the transmitter.
     pub queue: QueueSpec,
     /// Which packets are lost on the wire.
     pub loss: LossSpec,
-    /// Which packets are held back on the wire, so that others pass them.
+    /// Which packets are held back on the wire, so that others overtake them.
     pub reordering: ReorderingSpec,
-    /// Probability that a packet is marked as if it had met congestion, as broken devices do (ECN, RFC 3168), if it can be.
+    /// Probability that a packet that can be marked is marked as if it had met congestion, as broken devices do (ECN,
+    /// RFC 3168).
     pub marking: Probability,
-    /// Probability that a packet arrives twice. The copy arrives with the packet (under reordering, as jitter has
-    /// it) and takes none of the rate.
+    /// Probability that a packet arrives twice. The copy arrives together with the packet, and takes none of the rate.
     pub duplication: Probability,
 }
 
@@ -54,11 +53,10 @@ impl LinkSpec {
         Self { rate: Some(rate), delay, queue, ..Self::ideal() }
     }
 
-    /// Whether the link makes sense. [`Link::new`](crate::Link::new) takes any specification without a panic; what a
-    /// person wrote should be checked first.
+    /// Checks that the specification is valid. [`Link::new`](crate::Link::new) accepts any without a panic; check what
+    /// a person wrote first.
     ///
-    /// # Errors
-    /// One [`SpecError`] for the first thing that is wrong.
+    /// A [`SpecError`] for the first fault.
     pub fn check(&self) -> Result<(), SpecError> {
         match self.queue.discipline {
             Discipline::DropTail => Ok(()),
@@ -72,11 +70,11 @@ impl LinkSpec {
 /// The queue in front of the transmitter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueSpec {
-    /// How much may wait; who comes when that much waits is dropped, under every discipline.
+    /// How much may wait. When it is full, arriving packets are dropped, under every discipline.
     pub limit: QueueLimit,
-    /// Which packets are dropped before that.
+    /// Which packets are dropped earlier.
     pub discipline: Discipline,
-    /// Packets whose senders say that marks are read are marked where RED or CoDel would drop them (ECN, RFC 3168).
+    /// Packets whose senders declare that marks are read are marked instead of dropped by RED or CoDel (ECN, RFC 3168).
     pub marks: bool,
 }
 
@@ -88,9 +86,9 @@ impl QueueSpec {
 /// How much may wait for the transmitter. The packet in transmission does not count (as in ns-2 and ns-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// So many bytes; a packet that does not fit whole is dropped.
+    /// This many bytes; a packet that does not fit entirely is dropped.
     Bytes(u64),
-    /// So many packets of any size.
+    /// This many packets of any size.
     Packets(u64),
     /// Anything.
     Unlimited,
@@ -163,8 +161,8 @@ pub enum LossSpec {
     Random(Probability),
     /// In bursts.
     GilbertElliott(GilbertElliottSpec),
-    /// Exactly those with these numbers: 0 is the first packet that was ever sent into the link, whatever became of
-    /// it. Any order.
+    /// Exactly those with these numbers: 0 is the first packet ever sent into the link, even if it was dropped. Any
+    /// order.
     Scripted(Vec<u64>),
 }
 
@@ -189,8 +187,7 @@ pub struct GilbertElliottSpec {
 pub struct ReorderingSpec {
     /// Probability that a packet is held back.
     pub probability: Probability,
-    /// For how long, beyond delay and jitter. It changes the order only if it is longer than the gap to the next
-    /// packet.
+    /// For how long, beyond delay and jitter. The order changes only if this is longer than the gap to the next packet.
     pub by: Span,
 }
 
@@ -199,7 +196,7 @@ impl ReorderingSpec {
     pub const NONE: Self = Self { probability: Probability::ZERO, by: Span::ZERO };
 }
 
-/// What is wrong with a [`LinkSpec`].
+/// A fault of a [`LinkSpec`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SpecError {
     /// The thresholds of RED are not ordered.

@@ -7,7 +7,7 @@ use inhaul_base::Span;
 pub struct Traffic {
     /// Packets.
     pub packets: u64,
-    /// Bytes, as `send` was told.
+    /// Bytes, as given to `send`.
     pub bytes: u64,
 }
 
@@ -25,18 +25,18 @@ impl Traffic {
     }
 }
 
-/// What a link has done so far. At any time `offered = carried + dropped() + queued`.
+/// The counters of a link. At any time `offered = carried + dropped() + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// What was sent into the link.
+    /// Sent into the link.
     pub offered: Traffic,
-    /// What was transmitted and arrives, or is being transmitted and will arrive.
+    /// Transmitted, or in transmission, and not lost.
     pub carried: Traffic,
-    /// What waits for the transmitter.
+    /// Waiting for the transmitter.
     pub queued: Traffic,
     /// Dropped because the queue was full.
     pub queue_full: Traffic,
-    /// Marked as having met congestion: where RED or CoDel would have dropped it, or by a device that marks at random.
+    /// Marked as having met congestion: instead of a drop by RED or CoDel, or by a device that marks at random.
     pub marked: Traffic,
     /// Dropped by RED or CoDel while the queue was not full.
     pub early: Traffic,
@@ -44,18 +44,18 @@ pub struct LinkStats {
     pub lost: Traffic,
     /// Dropped because the link was down, or went down.
     pub down: Traffic,
-    /// Copies that were made, beyond what was carried.
+    /// Duplicates, in addition to `carried`.
     pub duplicated: Traffic,
-    /// The most bytes that ever waited at once.
+    /// Most bytes that ever waited at once.
     pub queue_bytes_max: u64,
-    /// The most packets that ever waited at once.
+    /// Most packets that ever waited at once.
     pub queue_packets_max: u64,
-    /// How long the transmitter was busy: utilisation is this divided by the time passed.
+    /// How long the transmitter was busy. Utilisation is this divided by the elapsed time.
     pub busy: Span,
 }
 
 impl LinkStats {
-    /// What did not and will not arrive, for any cause.
+    /// Packets that did not or will not arrive, for any cause.
     pub fn dropped(&self) -> Traffic {
         let causes = [self.queue_full, self.early, self.lost, self.down];
         causes.iter().fold(Traffic::default(), |sum, cause| Traffic {

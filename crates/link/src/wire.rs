@@ -1,4 +1,4 @@
-//! The way from the transmitter to the far end: delay, jitter, and packets that are held back or arrive twice.
+//! The way from the transmitter to the far end: delay, jitter, reordering and duplication.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -8,16 +8,16 @@ use inhaul_base::{Probability, RandomStream, Span, Time};
 
 use crate::{LinkSpec, ReorderingSpec};
 
-/// How long one packet is on its way, and whether it keeps its place.
+/// The travel time of one packet, and whether it keeps its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transit {
     /// From the last bit sent to the last bit received.
     pub(crate) span: Span,
-    /// Whether it may neither pass the packets before it nor be passed.
+    /// Whether it may neither overtake nor be overtaken.
     pub(crate) in_order: bool,
 }
 
-/// Draws the way of each packet.
+/// Draws the transit of each packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     pub(crate) delay: Span,
@@ -34,12 +34,12 @@ impl Wire {
         Self { delay, jitter, jitter_reorders, reordering, jitter_random, reordering_random }
     }
 
-    /// Whether every packet takes its turn: then arrivals need no sorting.
+    /// Whether all packets stay in order: then arrivals need no sorting.
     pub(crate) fn keeps_order(&self) -> bool {
         (self.jitter == Span::ZERO || !self.jitter_reorders) && self.reordering.probability == Probability::ZERO
     }
 
-    /// The way of the next packet.
+    /// The transit of the next packet.
     #[inline]
     pub(crate) fn next(&mut self) -> Transit {
         let mut transit = Transit { span: self.delay, in_order: true };
@@ -56,8 +56,8 @@ impl Wire {
     }
 }
 
-/// Packets on a wire that does not keep their order, the next to arrive first; those that arrive together in the order
-/// in which they were sent.
+/// Packets on a wire that does not keep their order, the next to arrive first; simultaneous ones in the order of
+/// sending.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals<T> {
     heap: BinaryHeap<Arrival<T>>,

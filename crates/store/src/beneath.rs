@@ -1,12 +1,12 @@
-//! A directory held open, and access to what lies beneath it and nowhere else.
+//! An open directory, and access to paths beneath it only.
 //!
-//! Paths are resolved relative to the open directory, by the kernel (`openat2`) or by a walk that is as strict
-//! (`disk::inside`). So no rename and no link can lead a path out of it, even during the operation. There is no such
-//! resolution to make, rename and remove. These operations use the last component of the path, in a parent directory
-//! that was opened that way.
+//! Paths are resolved relative to the open directory, by the kernel (`openat2`) or by an equally strict walk
+//! (`disk::inside`). So no rename and no link can lead a path out of it, even during the operation. Making, renaming
+//! and removing have no such resolution. They use the last component of the path, in a parent directory that was opened
+//! that way.
 //!
-//! Where something lands, the way may lead through directories of this user that it may not search or read: data sets
-//! bring such. Their owner may lift that, and so it does, for the moment of the one call.
+//! Data sets bring directories that this user owns and may not search or read. A landing may have to pass through them.
+//! As their owner, the user lifts the permissions for the moment of one call.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::disk;
 
-/// What happens to symbolic links in a path.
+/// How symbolic links in a path are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// They are an error (`ELOOP`).
@@ -27,28 +27,28 @@ pub(crate) enum Links {
     FollowInside,
 }
 
-/// What an owner needs to pass through a directory, to look into it and to make something in it.
+/// The permissions that an owner needs to pass through a directory, to list it and to make something in it.
 const OWNER_BITS: u32 = 0o700;
 
-/// Held while permissions are lifted for a moment: two threads that do so would restore what the other has lifted.
+/// Held while permissions are lifted: otherwise two threads would restore each other's lifted ones.
 static LIFTING: Mutex<()> = Mutex::new(());
 
 /// A directory and what lies beneath it.
 #[derive(Debug)]
 pub(crate) struct Beneath {
     fd: OwnedFd,
-    /// Whether directories of this user are passed whatever their permissions say.
+    /// Whether this user's own directories are passed even without permission.
     by_owner: bool,
 }
 
 impl Beneath {
-    /// Opens the directory at `path`, which the user of this program has named: links in it are followed.
+    /// Opens the directory at `path`, given by the user of this program: links in it are followed.
     pub(crate) fn at(path: &Path) -> rustix::io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self { fd: rustix::fs::open(path, flags, Mode::empty())?, by_owner: false })
     }
 
-    /// The same, where directories of this user are passed whatever their permissions say: for what lands.
+    /// The same, and this user's own directories are passed even without permission: for landings.
     pub(crate) fn by_owner(self) -> Self {
         Self { by_owner: true, ..self }
     }
@@ -70,7 +70,7 @@ impl Beneath {
         let itself = Some(path).filter(|path| !path.is_empty() && flags.contains(OFlags::DIRECTORY));
         let mut lifted = Vec::new();
         for directory in std::iter::once(&b""[..]).chain(above).chain(itself) {
-            // What is not there, or is somebody else's, makes the call fail below.
+            // If it is missing, or another user's, the call below fails.
             let Ok(own) = self.own_plainly(directory) else { break };
             let is_directory = FileType::from_raw_mode(own.mode) == FileType::Directory;
             if is_directory && own.mode & OWNER_BITS != OWNER_BITS && own.permit(OWNER_BITS).is_ok() {
@@ -79,7 +79,7 @@ impl Beneath {
         }
         let opened = (!lifted.is_empty()).then(|| self.open_plainly(path, flags, mode, Links::Refuse));
         for own in lifted.iter().rev() {
-            // It is its owner who asks for this. If it fails all the same, the owner may still do it.
+            // The caller owns it. If restoring fails, the owner can still do it later.
             let _ = own.restore();
         }
         opened
@@ -93,7 +93,7 @@ impl Beneath {
         }
         loop {
             match disk::open(&self.fd, path, flags | OFlags::CLOEXEC, mode, resolve) {
-                // EAGAIN: a rename elsewhere kept the kernel from being sure that the path stays beneath.
+                // EAGAIN: because of a rename elsewhere, the kernel is not sure that the path stays beneath.
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 done => return done,
             }
@@ -105,8 +105,8 @@ impl Beneath {
         self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty(), links).map(File::from)
     }
 
-    /// Opens the file at `path` for what the flags say. Its owner may, also where its permissions say otherwise: they
-    /// are lifted for a moment. Never blocks, and follows no link.
+    /// Opens the file at `path` with `flags`. For its owner, missing permissions are lifted for a moment. Never blocks,
+    /// and follows no link.
     pub(crate) fn open_own(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let open = || self.open(path, flags, Mode::empty(), Links::Refuse).map(File::from);
@@ -125,7 +125,7 @@ impl Beneath {
         }
     }
 
-    /// What this user has at `path`, to change its permissions. An error if it is somebody else's.
+    /// This user's own file or directory at `path`, to change its permissions. An error if it belongs to another user.
     pub(crate) fn own(&self, path: &[u8]) -> rustix::io::Result<Own> {
         match self.own_plainly(path) {
             Err(Errno::ACCESS) if self.by_owner => {
@@ -136,11 +136,16 @@ impl Beneath {
     }
 
     fn own_plainly(&self, path: &[u8]) -> rustix::io::Result<Own> {
-        // The way to '.' leads through the directory, which may not be permitted.
+        // Opening '.' passes through the directory, which may not be permitted.
         Own::of(match path {
             b"" => rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?,
             path => self.open_plainly(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?,
         })
+    }
+
+    /// The device that the directory lies on.
+    pub(crate) fn device(&self) -> Option<u64> {
+        rustix::fs::fstat(&self.fd).ok().map(|stat| stat.st_dev)
     }
 
     /// Opens the directory at `path`.
@@ -149,14 +154,14 @@ impl Beneath {
         Ok(Self { fd, by_owner: self.by_owner })
     }
 
-    /// What is at `path`. A link as last component is followed only by [`Links::FollowInside`].
+    /// The stat of `path`. A link as last component is followed only by [`Links::FollowInside`].
     pub(crate) fn stat(&self, path: &[u8], links: Links) -> rustix::io::Result<Stat> {
         // With NOFOLLOW, O_PATH opens a last component that is a link; RESOLVE_NO_SYMLINKS lets it.
         let nofollow = if links == Links::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
         rustix::fs::fstat(self.open(path, OFlags::PATH | nofollow, Mode::empty(), links)?)
     }
 
-    /// The directory that `path`, which is not empty, lies in, and its name there.
+    /// The parent directory of `path`, which is not empty, and the name in it.
     pub(crate) fn parent_of<'p>(&self, path: &'p [u8]) -> rustix::io::Result<(Self, &'p [u8])> {
         let (parent, name) = split(path);
         Ok((self.open_directory(parent, Links::Refuse)?, name))
@@ -202,16 +207,16 @@ impl Beneath {
     }
 }
 
-/// A file or directory of this user, found and not opened: its permissions may forbid that.
+/// A file or directory of this user, found but not opened: its permissions may forbid that.
 #[derive(Debug)]
 pub(crate) struct Own {
     found: OwnedFd,
-    /// Its kind and permissions, as they were found.
+    /// Its kind and permissions when it was found.
     pub(crate) mode: u32,
 }
 
 impl Own {
-    /// What was found, if it is this user's.
+    /// The item, if it is this user's.
     fn of(found: OwnedFd) -> rustix::io::Result<Self> {
         let stat = rustix::fs::fstat(&found)?;
         let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -224,14 +229,14 @@ impl Own {
         self.set(self.mode | bits)
     }
 
-    /// Permits what was permitted when it was found.
+    /// Restores the permissions of when it was found.
     pub(crate) fn restore(&self) -> rustix::io::Result<()> {
         self.set(self.mode)
     }
 
     fn set(&self, mode: u32) -> rustix::io::Result<()> {
-        // A descriptor that was not opened for reading takes no `fchmod`. This way leads to what it was opened on,
-        // whatever has its name by now.
+        // `fchmod` fails on a descriptor that was not opened for reading. This path leads to the opened file itself,
+        // even if another one has its name by now.
         let way = format!("/proc/self/fd/{}", self.found.as_raw_fd());
         rustix::fs::chmod(way, Mode::from_raw_mode(mode & 0o7777))
     }

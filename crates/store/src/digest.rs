@@ -28,7 +28,7 @@ pub const fn group_count(file_len: u64) -> u64 {
     if file_len == 0 { 1 } else { file_len.div_ceil(GROUP_BYTES) }
 }
 
-/// Where group `group` lies in a file of `file_len` bytes; empty at the file's end when there is no such group.
+/// The bytes of group `group` in a file of `file_len` bytes; empty, at the file's end, if there is no such group.
 pub fn group_range(file_len: u64, group: u64) -> ByteRange {
     let start = group.saturating_mul(GROUP_BYTES).min(file_len);
     ByteRange::new(start, start.saturating_add(GROUP_BYTES).min(file_len))
@@ -54,12 +54,12 @@ pub fn group_digest(file_len: u64, group: u64, bytes: &[u8]) -> GroupDigest {
 }
 
 /// The digest of group `group` of a file of `file_len` bytes if all its bytes are zeros. It must be computed like any
-/// other, but without reading: BLAKE3 counts chunks, so two groups of zeros have different digests.
+/// other, but nothing is read: BLAKE3 counts chunks, so two groups of zeros have different digests.
 pub fn zero_group_digest(file_len: u64, group: u64) -> GroupDigest {
     group_digest(file_len, group, &ZEROS)
 }
 
-/// The hash of a file of `file_len` bytes from its groups' digests; `None` when their number is not
+/// The hash of a file of `file_len` bytes from its groups' digests; `None` if their number is not
 /// [`group_count`]`(file_len)`.
 pub fn root(file_len: u64, groups: &[GroupDigest]) -> Option<Hash> {
     let mut tree = Tree::new(file_len);
@@ -69,15 +69,15 @@ pub fn root(file_len: u64, groups: &[GroupDigest]) -> Option<Hash> {
     (0..).zip(groups).find_map(|(group, digest)| tree.insert(group, *digest))
 }
 
-/// A file's hash in the making, from the digests of its groups in any order. Subtrees are merged as soon as they are
-/// whole, so that memory follows the gaps between the groups that are there, and not the size of the file.
+/// Computes a file's hash from its groups' digests, in any order. Complete subtrees are merged at once, so memory is
+/// proportional to the number of gaps, not to the size of the file.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// How many groups the file has.
+    /// The number of groups.
     count: u64,
     /// The level of the root: the leaves are at level 0.
     height: u32,
-    /// Chaining values of whole subtrees whose sibling is not whole yet, by level and by index in that level.
+    /// Chaining values of complete subtrees with an incomplete sibling, by level and by index in that level.
     subtrees: BTreeMap<(u32, u64), GroupDigest>,
 }
 
@@ -89,7 +89,7 @@ impl Tree {
         Self { count, height, subtrees: BTreeMap::new() }
     }
 
-    /// Adds the digest of `group`, which has not been added before: the file's hash, if it was the last.
+    /// Adds the digest of `group`, which must be new. Returns the file's hash if it was the last.
     pub fn insert(&mut self, group: u64, digest: GroupDigest) -> Option<Hash> {
         if self.height == 0 {
             return Some(Hash::from_bytes(digest));
@@ -97,7 +97,7 @@ impl Tree {
         let (mut index, mut value) = (group, digest);
         for level in 0..self.height {
             let sibling = index ^ 1;
-            // What has nothing to its right is its parent's only child, and stands for it.
+            // A node without a right sibling is its parent's only child, and stands for it.
             if sibling << level < self.count {
                 let Some(other) = self.subtrees.remove(&(level, sibling)) else {
                     self.subtrees.insert((level, index), value);
@@ -135,7 +135,7 @@ impl GroupHasher {
         Self { hasher, is_only, left: range.len() }
     }
 
-    /// Takes the group's next bytes; what goes beyond the group's end is left out.
+    /// Takes the group's next bytes, up to the group's end.
     pub fn update(&mut self, bytes: &[u8]) {
         let len = usize::try_from(self.left).map_or(bytes.len(), |left| bytes.len().min(left));
         self.hasher.update(&bytes[..len]);
@@ -147,12 +147,13 @@ impl GroupHasher {
         self.left
     }
 
-    /// The digest; of what was taken so far, if that is not the whole group.
+    /// The digest of the bytes so far, even if the group is incomplete.
     pub fn finish(&self) -> GroupDigest {
         if self.is_only {
             *self.hasher.finalize().as_bytes()
         } else if self.hasher.count() == 0 {
-            // No subtree is empty: this stands for a group that does not exist or was not fed, and matches nothing.
+            // No subtree is empty. This stands for a group that does not exist or has no bytes yet, and matches
+            // nothing.
             [0; 32]
         } else {
             self.hasher.finalize_non_root()

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A *version* is a file's device, inode, size and both of its times. The kernel sets the time of the last change
-//! (ctime), and programs cannot set it back. So a file that was written to has another version, unless the write came
-//! within the clock's resolution. Therefore digests are kept only for versions that are older than that
-//! ([`FileVersion::is_settled`]). If a digest were wrong in spite of this, receivers would refuse the data.
+//! (ctime), and programs cannot set it back. So every write gives a file another version, unless it comes within the
+//! clock's resolution. Therefore digests are kept only for versions older than that ([`FileVersion::is_settled`]). If a
+//! digest were wrong even so, receivers would refuse the data.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -23,16 +23,16 @@ use rustix::fs::{OFlags, Stat};
 use crate::digest::{GROUP_BYTES, GroupDigest, group_count};
 use crate::own_directory::{self, OwnDirectory, Purpose, is_hash};
 
-/// Files of less than this are hashed as quickly as they are looked up.
+/// Smallest file to cache. A smaller one is hashed as quickly as it is looked up.
 pub const CACHED_BYTES_MIN: u64 = 8 * GROUP_BYTES;
 const DIGEST_BYTES: usize = 32;
 const RECORD_BYTES: usize = DIGEST_BYTES + 8;
-/// How long a file must have been left alone: more than the grain of any file system's times.
+/// A version is settled after this time: more than the granularity of any file system's times.
 const SETTLED_SECONDS: i64 = 3;
-/// The same where times have parts of a second: more than the grain of the kernel's clock, 10 ms at most.
+/// The same if times have fractions of a second: more than the granularity of the kernel's clock, 10 ms at most.
 const SETTLED_FINE_MS: i64 = 20;
 
-/// What tells one state of a file from another.
+/// Identifies one state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     device: u64,
@@ -45,8 +45,7 @@ pub struct FileVersion {
 impl FileVersion {
     /// The version of an open file.
     ///
-    /// # Errors
-    /// When the system cannot say.
+    /// When the system does not tell.
     pub fn of(file: &File) -> std::io::Result<Self> {
         let stat = file.metadata()?;
         Ok(Self {
@@ -73,8 +72,8 @@ impl FileVersion {
         self.size
     }
 
-    /// Whether the version is old enough, at `now` in seconds since 1970, that whatever is written to the file gives
-    /// it another one.
+    /// Whether the version is settled at `now`, in seconds since 1970: any further write gives the file another
+    /// version.
     pub fn is_settled(&self, now: i64) -> bool {
         self.changed.0.max(self.modified.0).saturating_add(SETTLED_SECONDS) < now
     }
@@ -92,11 +91,11 @@ impl FileVersion {
     }
 }
 
-/// What tells one state of a data set's files from another: the versions of all files together, in any order.
+/// Identifies one state of a data set's files: all their versions, in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Versions {
     sum: [u64; 4],
-    /// From when on whatever is written to one of the files gives it another version, in milliseconds since 1970.
+    /// When all versions are settled, in milliseconds since 1970.
     settled_ms: i64,
 }
 
@@ -117,12 +116,12 @@ impl Versions {
         self.settled_ms = self.settled_ms.max(settled(version.changed));
     }
 
-    /// After how long, in milliseconds, whatever is written to one of the files gives all another version.
+    /// Time until all versions are settled, in milliseconds.
     pub(crate) fn settle_in_ms(&self, now_ms: i64) -> u64 {
         u64::try_from(self.settled_ms.saturating_sub(now_ms).saturating_add(1)).unwrap_or(0)
     }
 
-    /// All in one. As long as a file may be written to without a change of its version, each millisecond has another.
+    /// The hash of all versions. Until all are settled, it changes every millisecond.
     pub(crate) fn hash(&self, now_ms: i64) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a version of a data set");
         for sum in self.sum {
@@ -135,7 +134,7 @@ impl Versions {
     }
 }
 
-/// Its directory is the program's own choice, and earlier versions left it without a mark.
+/// Its directory is the program's own choice. Earlier releases left it without a mark.
 const PURPOSE: Purpose = Purpose { of: "digests of files", is_own_name: is_hash, takes_unmarked: true };
 
 /// The cache: a directory that only its user can write to.
@@ -145,7 +144,7 @@ pub struct DigestCache {
 }
 
 impl DigestCache {
-    /// Opens the cache in `directory`, which is made if it is not there.
+    /// Opens the cache in `directory`, which is made if it does not exist.
     ///
     /// # Errors
     /// When it cannot be made, when others could write to it, and when it has files that are not the cache's.
@@ -153,19 +152,19 @@ impl DigestCache {
         Ok(Self { directory: Arc::new(OwnDirectory::open(directory, &PURPOSE)?) })
     }
 
-    /// The digests of one version of a file; `None` when the file is too small to be worth it, or the cache fails.
+    /// The digests of one version of a file; `None` if the file is too small, or the cache fails.
     pub fn of(&self, version: FileVersion) -> Option<CachedDigests> {
         if version.size < CACHED_BYTES_MIN {
             return None;
         }
         let file = self.directory.open_file(version.hash().to_hex().as_str(), OFlags::RDWR | OFlags::CREATE).ok()?;
-        // The ones used last are removed last.
+        // The last used ones are removed last.
         own_directory::touch(&file);
         Some(CachedDigests { version, file })
     }
 
-    /// Removes what was not used for longest until at most `bytes_max` are left on the disk. What cannot be removed
-    /// stays, and so does what is not the cache's.
+    /// Removes the least recently used digests until at most `bytes_max` are left on the disk. Other files, and files
+    /// that cannot be removed, stay.
     pub fn prune(&self, bytes_max: u64) {
         self.directory.prune(bytes_max, bytes_max);
     }
@@ -196,7 +195,7 @@ impl CachedDigests {
     pub fn put(&self, group: u64, digest: &GroupDigest) {
         if let Some(place) = self.place(group) {
             let record = [digest.as_slice(), &self.checksum(group, digest)].concat();
-            // A record that is cut short has no checksum.
+            // A truncated record has no checksum.
             let _ = self.file.write_all_at(&record, place);
         }
     }

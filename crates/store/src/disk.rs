@@ -1,8 +1,8 @@
-//! The operations by which a landing and its journal change a disk, and those that say what the disk has.
+//! The operations by which a landing and its journal change or read a disk.
 //!
-//! All of them go through here, so that a test can stand between the program and the disk: `disk::faulty` (built for
-//! tests only) lets operations fail, and computes what a disk may hold after a power failure. In the program each
-//! function is the system call.
+//! All of them go through here, so that a test can intercept them: `disk::faulty` (built for tests only) makes
+//! operations fail, and computes the possible content of a disk after a power failure. In the program each function is
+//! the system call.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -20,7 +20,7 @@ mod inside;
 #[cfg(test)]
 pub(crate) use inside::is_refused as is_openat2_refused;
 
-/// An operation that changes a disk, or that asks for what it has.
+/// An operation that changes or reads a disk.
 #[cfg_attr(not(test), allow(dead_code, reason = "only the faulty disk of the tests looks at it"))]
 #[derive(Clone, Copy)]
 pub(crate) enum Operation<'a> {
@@ -53,7 +53,7 @@ pub(crate) fn read_exact(file: &File, buf: &mut [u8], at: u64) -> std::io::Resul
     file.read_exact_at(buf, at)
 }
 
-/// Writes some of `bufs` to `file` from `at` on (`pwritev`), and says how much.
+/// Writes some of `bufs` to `file` from `at` on (`pwritev`), and returns how many bytes.
 pub(crate) fn write(file: &File, bufs: &[IoSlice<'_>], at: u64) -> Result<usize> {
     #[cfg(test)]
     let cut = faulty::cut_short(bufs);
@@ -64,7 +64,7 @@ pub(crate) fn write(file: &File, bufs: &[IoSlice<'_>], at: u64) -> Result<usize>
     carry_out(Operation::Write { file: file.as_fd(), bufs, at }, || rustix::io::pwritev(file, bufs, at))
 }
 
-/// Cuts `file` to `len` bytes, or makes it so long by a hole.
+/// Cuts `file` to `len` bytes, or extends it by a hole.
 pub(crate) fn resize(file: impl AsFd, len: u64) -> Result<()> {
     let file = file.as_fd();
     carry_out(Operation::Resize { file, len }, || rustix::fs::ftruncate(file, len))
@@ -76,7 +76,7 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> Result<()> {
     carry_out(Operation::Punch { file: file.as_fd(), at, len }, || rustix::fs::fallocate(file, flags, at, len))
 }
 
-/// Sets the permissions of what is open as `of`.
+/// Sets the permissions of the open file or directory `of`.
 pub(crate) fn set_permissions(of: impl AsFd, mode: Mode) -> Result<()> {
     let of = of.as_fd();
     #[cfg(test)]
@@ -84,7 +84,7 @@ pub(crate) fn set_permissions(of: impl AsFd, mode: Mode) -> Result<()> {
     carry_out(Operation::SetAttributes { of }, || rustix::fs::fchmod(of, mode))
 }
 
-/// Sets the times of what is open as `of`.
+/// Sets the times of the open file or directory `of`.
 pub(crate) fn set_times(of: impl AsFd, times: &Timestamps) -> Result<()> {
     let of = of.as_fd();
     #[cfg(test)]
@@ -92,19 +92,19 @@ pub(crate) fn set_times(of: impl AsFd, times: &Timestamps) -> Result<()> {
     carry_out(Operation::SetAttributes { of }, || rustix::fs::futimens(of, times))
 }
 
-/// Brings a file's bytes to the disk, and what is needed to find them. Not the file's name.
+/// Syncs a file's bytes, and the metadata needed to find them. Not its name.
 pub(crate) fn sync_bytes(file: impl AsFd) -> Result<()> {
     let of = file.as_fd();
     carry_out(Operation::Sync { of }, || rustix::fs::fdatasync(of))
 }
 
-/// Brings a file's bytes, times and permissions to the disk. Not the file's name.
+/// Syncs a file's bytes, times and permissions. Not its name.
 pub(crate) fn sync_file(file: impl AsFd) -> Result<()> {
     let of = file.as_fd();
     carry_out(Operation::Sync { of }, || rustix::fs::fsync(of))
 }
 
-/// Brings the names in a directory to the disk.
+/// Syncs the names in a directory.
 pub(crate) fn sync_directory(directory: impl AsFd) -> Result<()> {
     let of = directory.as_fd();
     match carry_out(Operation::Sync { of }, || rustix::fs::fsync(of)) {
@@ -114,13 +114,13 @@ pub(crate) fn sync_directory(directory: impl AsFd) -> Result<()> {
     }
 }
 
-/// Brings all of a file system to the disk, of which something is open as `any`. Before Linux 5.8 this did not say
-/// that bytes of files could not be written.
+/// Syncs the file system of the open file `any`. Before Linux 5.8 this did not report that bytes of files could not be
+/// written.
 pub(crate) fn sync_all(any: impl AsFd) -> Result<()> {
     carry_out(Operation::SyncAll, || rustix::fs::syncfs(any))
 }
 
-/// Opens `path` inside `directory`: [`inside`] says how.
+/// Opens `path` inside `directory`: see [`inside`].
 pub(crate) fn open(
     directory: impl AsFd,
     path: &[u8],
@@ -160,7 +160,7 @@ pub(crate) fn link(from: impl AsFd, from_name: &[u8], to: impl AsFd, to_name: &[
     carry_out(Operation::Link { from, from_name, to, to_name }, real)
 }
 
-/// What is called `name` in `parent`; a link is looked at itself.
+/// The stat of `name` in `parent`, not following a link.
 pub(crate) fn look_at(parent: impl AsFd, name: &[u8]) -> Result<Stat> {
     #[cfg(test)]
     let name = &*foreign::found_as(parent.as_fd(), name);
@@ -174,7 +174,7 @@ pub(crate) fn read_link(parent: impl AsFd, name: &[u8]) -> Result<Vec<u8>> {
     rustix::fs::readlinkat(parent, name, Vec::new()).map(std::ffi::CString::into_bytes)
 }
 
-/// Renames `from` to `to` in one directory; what is called `to` is replaced.
+/// Renames `from` to `to` in one directory, replacing `to`.
 pub(crate) fn rename(parent: impl AsFd, from: &[u8], to: &[u8]) -> Result<()> {
     let parent = parent.as_fd();
     #[cfg(test)]
@@ -182,7 +182,7 @@ pub(crate) fn rename(parent: impl AsFd, from: &[u8], to: &[u8]) -> Result<()> {
     carry_out(Operation::Rename { parent, from, to }, || rustix::fs::renameat(parent, from, parent, to))
 }
 
-/// Renames `from` to `to` in one directory; an error if there is something called `to`.
+/// Renames `from` to `to` in one directory; an error if `to` exists.
 pub(crate) fn rename_to_free_name(parent: impl AsFd, from: &[u8], to: &[u8]) -> Result<()> {
     let parent = parent.as_fd();
     #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Locks of whole files (`flock`), which end with the value that holds them.
+//! Locks of whole files (`flock`), released with the value that holds them.
 //!
-//! The kernel keeps such a lock until the last descriptor of the open file is closed. A program that is being started
-//! has copies of all descriptors for a moment, those that it will not get, too. So a lock is given up by a call, not
-//! only by closing the file: else the next to ask for it could find it held by nobody.
+//! The kernel keeps such a lock until the last descriptor of the open file is closed. A process that is being started
+//! has copies of all descriptors for a moment, even of those it will not inherit. So the lock is released by a call,
+//! not only by closing the file. Otherwise the next process could find it locked after its holder is gone.
 
 use std::ops::Deref;
 use std::os::fd::AsFd;
@@ -15,15 +15,14 @@ use rustix::io::{Errno, Result};
 pub(crate) struct FileLock<F: AsFd>(F);
 
 impl<F: AsFd> FileLock<F> {
-    /// Locks `file` for us alone.
+    /// Takes an exclusive lock on `file`.
     ///
-    /// # Errors
-    /// `EWOULDBLOCK` if another holds it, or what the system says.
+    /// `EWOULDBLOCK` if another process holds a lock, or the system's error.
     pub(crate) fn exclusive(file: F) -> Result<Self> {
         Self::lock(file, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Locks `file` against those who want it for themselves alone.
+    /// Takes a shared lock on `file`.
     ///
     /// # Errors
     /// As [`exclusive`](Self::exclusive).
@@ -49,7 +48,7 @@ impl<F: AsFd> Deref for FileLock<F> {
 
 impl<F: AsFd> Drop for FileLock<F> {
     fn drop(&mut self) {
-        // Closing the file ends it at the latest.
+        // If this fails, closing the file releases it.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }

@@ -1,23 +1,23 @@
-//! What kind of file system something lies on, as far as that decides what is done.
+//! Kinds of file systems, as far as they matter here.
 
 use std::os::fd::AsFd;
 
-/// What a file system is like.
+/// The kind of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSystem {
-    /// One of this host's that keeps times to the second at least, and tells all names apart unless a directory says
+    /// A local one that keeps times to the second or better, and distinguishes all names unless a directory says
     /// otherwise.
     Fine,
     /// FAT or exFAT.
     Fat,
-    /// Its files are made when they are read (`/proc`, `/sys`): their sizes say nothing.
+    /// Its files are generated when they are read (`/proc`, `/sys`), so their sizes mean nothing.
     Generated,
-    /// Anything else: networks, FUSE, and what is not known here.
+    /// Anything else: network file systems, FUSE, and unknown ones.
     Other,
 }
 
-/// Numbers by which the kernel tells file systems (`statfs`): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS,
-/// bcachefs, ramfs, ReiserFS, JFS.
+/// The kernel's numbers of file systems (`statfs`): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs,
+/// ramfs, ReiserFS, JFS.
 const FINE: [u32; 11] = [
     0xef53,
     0x5846_5342,
@@ -55,13 +55,13 @@ const GENERATED: [u32; 16] = [
 ];
 
 impl FileSystem {
-    /// The file system of something open.
+    /// The file system of an open file.
     pub(crate) fn of(fd: impl AsFd) -> Self {
         #[cfg(test)]
         if let Some(modelled) = crate::disk::foreign::kind() {
             return modelled;
         }
-        // The numbers have 32 bits, whatever the width of the field is.
+        // The numbers have 32 bits, even if the field is wider.
         rustix::fs::fstatfs(fd).map_or(Self::Other, |stat| Self::of_number(stat.f_type as u32))
     }
 
@@ -74,12 +74,12 @@ impl FileSystem {
         }
     }
 
-    /// Whether it is certain to keep whole seconds as they are.
+    /// Whether it certainly keeps whole seconds.
     pub(crate) fn keeps_seconds(self) -> bool {
         self == Self::Fine
     }
 
-    /// Whether it is certain to have no symbolic links.
+    /// Whether it certainly has no symbolic links.
     pub(crate) fn lacks_links(self) -> bool {
         self == Self::Fat
     }

@@ -1,33 +1,34 @@
-//! Whether a file has the time that its source has, on a file system that keeps times less exactly.
+//! Compares a file's time with its source's, on a file system that keeps times less exactly.
 //!
-//! A file's own stored time shows its unit: a time of whole milliseconds, say, is what a file system that keeps
-//! milliseconds makes of each time within that millisecond. A stored time with all nine digits of its fraction is the
-//! same as its source's only if all nine agree. So on a file system that keeps nanoseconds this is an exact comparison,
-//! except for files whose times were set by something that keeps less.
+//! A stored time shows its unit. For example, a file system that keeps milliseconds stores all times within one
+//! millisecond as the same whole milliseconds. A stored time with nine significant digits matches only a source's time
+//! with the same nine digits. So on a file system that keeps nanoseconds the comparison is exact, except for files
+//! whose times were set by a program with a coarser unit.
 //!
-//! As with `rsync --modify-window`, a change of the source within one unit that leaves the size as it was is not
-//! noticed. Hashes show it (`--checksum`).
+//! As with `rsync --modify-window`, a change of the source within one unit and of the same size is not noticed. Hashes
+//! show it (`--checksum`).
 
 use crate::Timestamp;
 use crate::file_system::FileSystem;
 
 const SECOND: i128 = 1_000_000_000;
 
-/// The units of file systems, in nanoseconds: NTFS and SMB; UDF and NFSv2; many of FUSE; exFAT; ext3 and HFS+.
+/// The units of file systems, in nanoseconds: NTFS and SMB; UDF and NFSv2; many FUSE file systems; exFAT; ext3 and
+/// HFS+.
 const UNITS: [i128; 5] = [100, 1_000, 1_000_000, 10_000_000, SECOND];
-/// The unit of FAT, and of what was in a zip file.
+/// The unit of FAT, and of times from a zip file.
 const FAT_UNIT: i128 = 2 * SECOND;
 
 /// The first and the last second of file systems, since 1970: ext2, ext3 and XFS have signed 32 bits, NFS unsigned ones;
 /// then HFS+, NTFS, exFAT, and ext4.
 const FIRST_SECONDS: [i64; 4] = [-(1 << 31), 0, -2_082_844_800, -11_644_473_600];
 const LAST_SECONDS: [i64; 5] = [(1 << 31) - 1, (1 << 32) - 1, 2_212_122_495, 4_354_819_199, 15_032_385_535];
-/// FAT begins and ends with these seconds, by the clock of a time zone.
+/// FAT's first and last second, in local time.
 const FAT_SECONDS: [i64; 2] = [315_532_800, 4_354_819_198];
-/// So far are time zones from UTC, at most.
+/// The largest offset of a time zone from UTC.
 const ZONE_SECONDS: u64 = 14 * 3600;
 
-/// Whether a file that our `file_system` says was last changed at `ours` has the time `theirs` of its source.
+/// Whether `ours`, a file's time on `file_system`, matches `theirs`, the source's time.
 pub(crate) fn is_same_time(ours: Timestamp, theirs: Timestamp, file_system: FileSystem) -> bool {
     is_within_unit(ours, theirs, file_system)
         || is_cut(ours.seconds, theirs.seconds)
@@ -43,7 +44,7 @@ fn is_within_unit(ours: Timestamp, theirs: Timestamp, file_system: FileSystem) -
     if ours == theirs || UNITS.into_iter().any(is_near) {
         return true;
     }
-    // Where seconds are kept, a whole second would have been kept as it is.
+    // A file system that keeps seconds would have kept a whole second.
     let may_be_fat = theirs % SECOND != 0 || !file_system.keeps_seconds();
     may_be_fat && is_near(FAT_UNIT)
 }
@@ -52,7 +53,7 @@ fn nanos(time: Timestamp) -> i128 {
     i128::from(time.seconds) * SECOND + i128::from(time.nanos)
 }
 
-/// Whether `theirs` lies outside of the years that a file system has, and `ours` is the nearest that it has.
+/// Whether `theirs` is outside of a file system's range, and `ours` is the nearest end of it.
 fn is_cut(ours: i64, theirs: i64) -> bool {
     let is_of_zone = |fat: i64| ours.abs_diff(fat) <= ZONE_SECONDS && ours % 900 == fat % 900;
     let is_first = FIRST_SECONDS.contains(&ours) || is_of_zone(FAT_SECONDS[0]);
@@ -60,7 +61,7 @@ fn is_cut(ours: i64, theirs: i64) -> bool {
     (is_first && theirs < ours) || (is_last && theirs > ours)
 }
 
-/// What is left of seconds that do not fit into 32 bits, by a file system that cuts off the others: signed and unsigned.
+/// Seconds that do not fit into 32 bits, as kept by a file system that drops the upper bits: signed and unsigned.
 fn wrapped(seconds: i64) -> Option<[i64; 2]> {
     let both = [i64::from(seconds as i32), i64::from(seconds as u32)];
     (both != [seconds; 2]).then_some(both)

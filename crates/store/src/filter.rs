@@ -12,30 +12,29 @@ use inhaul_base::byte_text::{bytes_of, text_of};
 
 use crate::{Kind, Manifest, Skipped};
 
-/// Says what of a data set is wanted. The default wants all of it.
+/// Selects the wanted parts of a data set. The default selects all of it.
 ///
-/// Patterns are those of `.gitignore`, relative to the data set, and the last one that matches a path wins; what lies
-/// in an excluded directory is excluded with it. If there are includes and no excludes, what matches none of them is
-/// not wanted.
+/// Patterns are those of `.gitignore`, relative to the data set. The last match wins, and an excluded directory
+/// excludes everything in it. With includes and no excludes, unmatched paths are not wanted.
 #[derive(Clone, Debug)]
 pub struct Filter {
     patterns: Gitignore,
-    /// What happens to paths that no pattern matches.
+    /// Whether paths without a match are wanted.
     otherwise: bool,
-    /// What may be wanted at all, with all that lies beneath it; `None`: everything.
+    /// The only paths that may be wanted, with everything beneath them; `None`: all.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
-    /// Whether a pattern has bytes that are no UTF-8. Patterns are text, so paths are matched as text then: see
+    /// Whether a pattern has bytes that are not UTF-8. Patterns are text, so paths are then matched as text: see
     /// [`inhaul_base::byte_text`].
     has_bytes: bool,
-    /// The includes and excludes, each with the lines that it is.
+    /// The includes and excludes, each with its lines.
     single: Arc<Vec<(Rule, Vec<String>)>>,
 }
 
-/// Most rules of a filter, and most bytes of their patterns; compiled, they are bounded by what compiles them.
+/// Most rules of a filter, and most bytes of their patterns. Compiled, they are bounded by the compiler.
 const RULES_MAX: usize = 10_000;
 const RULES_BYTES_MAX: usize = 1 << 20;
 
-/// Checks that there are no more than `rules_max` rules, of no more than `bytes_max` bytes together. Nothing is compiled.
+/// Checks that there are at most `rules_max` rules, of at most `bytes_max` bytes together. Compiles nothing.
 ///
 /// # Errors
 /// When there are more.
@@ -52,16 +51,16 @@ pub(crate) struct Wanted {
     pub(crate) directories: Vec<bool>,
     pub(crate) symlinks: Vec<bool>,
     pub(crate) hard_links: Vec<bool>,
-    /// What would be wanted, could its source read it: how many, and the first few paths.
+    /// Wanted items that the source may not read: their number, and the first few paths.
     pub(crate) unreadable: Skipped,
 }
 
 /// A rule of a filter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// What matches is wanted.
+    /// Matches are wanted.
     Include(String),
-    /// What matches is not wanted.
+    /// Matches are not wanted.
     Exclude(String),
     /// A line of a file in `.gitignore`'s syntax: an exclude, an include after `!`, a comment after `#`, or nothing.
     Line(String),
@@ -85,8 +84,7 @@ impl Default for Filter {
 impl Filter {
     /// A filter of `rules`. The last rule that matches wins.
     ///
-    /// # Errors
-    /// When a pattern has no valid syntax, or when they are too many or too long, each or together.
+    /// When the syntax of a pattern is wrong, or when one or all patterns together are too many or too long.
     pub fn new(rules: &[Rule]) -> Result<Self, FilterError> {
         check_size(rules, RULES_MAX, RULES_BYTES_MAX)?;
         let mut builder = GitignoreBuilder::new("");
@@ -100,7 +98,7 @@ impl Filter {
             };
             has_bytes |= *bytes_of(&line) != *line.as_bytes();
             excludes |= !line.is_empty() && !line.starts_with(['!', '#']);
-            // Git takes such a pattern for one that matches nothing.
+            // In Git such a pattern matches nothing.
             if !line.starts_with('#') && has_open_class(&line) {
                 let detail = "a '[' has no ']': write '\\[' for the character itself".to_owned();
                 return Err(FilterError::BadPattern { pattern: pattern.clone(), detail });
@@ -132,8 +130,8 @@ impl Filter {
             let links = manifest.symlinks().iter().map(|link| (&link.path, false));
             directories.chain(files).chain(links).chain(manifest.hard_links().iter().map(|link| (&link.path, false)))
         };
-        // Most rules are the last to match some path. Only the others are compiled by themselves, one at a time: a
-        // pattern may take a lot of memory.
+        // Most rules are the last match of some path. Only the others are compiled separately, one at a time: a pattern
+        // may take a lot of memory.
         let mut last = BTreeSet::new();
         for (path, is_directory) in paths().filter(|_| !self.single.is_empty()) {
             match self.matched(&self.patterns, path, is_directory) {
@@ -154,7 +152,7 @@ impl Filter {
         self.single.iter().filter(unmatched).map(|(rule, _)| rule.clone()).collect()
     }
 
-    /// What these patterns say of a path.
+    /// The match of a path.
     fn matched<'p>(&self, patterns: &'p Gitignore, path: &[u8], is_directory: bool) -> Match<&'p Glob> {
         match self.has_bytes {
             true => patterns.matched(Path::new(&text_of(path)), is_directory),
@@ -162,28 +160,27 @@ impl Filter {
         }
     }
 
-    /// The same of `paths`, and of what lies beneath them; nothing else is wanted.
+    /// The same filter, restricted to `paths` and everything beneath them.
     #[must_use]
     pub fn only(self, paths: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self { only: Some(Arc::new(paths.into_iter().collect())), ..self }
     }
 
-    /// The path among those that were asked for by name that `path` lies beneath; of all that is asked for, the empty
-    /// one.
+    /// The requested path above `path`; the empty path if everything is requested.
     pub(crate) fn asked_above<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         let Some(only) = &self.only else { return Some(b"") };
         let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
         above.into_iter().find(|above| only.contains(*above))
     }
 
-    /// Whether `path`, or a directory that it lies in, is among what may be wanted at all.
+    /// Whether `path`, or a directory above it, is among the paths that may be wanted.
     fn may_want(&self, path: &[u8]) -> bool {
         let Some(only) = &self.only else { return true };
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()]);
         ends.into_iter().any(|end| only.contains(&path[..end]))
     }
 
-    /// What of `manifest` is wanted. The directories that something wanted lies in are wanted too.
+    /// Selects the wanted items of `manifest`. The directories above them are wanted too.
     pub(crate) fn apply(&self, manifest: &Manifest) -> Wanted {
         let verdicts = self.directories(manifest);
         let verdict =
@@ -205,8 +202,8 @@ impl Filter {
         wanted
     }
 
-    /// Of each directory whether what lies in it is wanted unless a pattern says otherwise; `None` when nothing is,
-    /// whatever a pattern says.
+    /// For each directory, whether its items are wanted if no pattern matches them; `None` if it is excluded with all
+    /// of its items.
     fn directories(&self, manifest: &Manifest) -> Vec<Option<bool>> {
         let mut verdicts = Vec::with_capacity(manifest.directories().len());
         for directory in manifest.directories() {
@@ -217,7 +214,7 @@ impl Filter {
         verdicts
     }
 
-    /// The verdict on `path`, from those on the directories before it; `None` when it is excluded.
+    /// The verdict on `path`, from those on its parent directories; `None` if it is excluded.
     fn verdict(&self, manifest: &Manifest, above: &[Option<bool>], path: &[u8], is_directory: bool) -> Option<bool> {
         let inherited = match path.iter().rposition(|&b| b == b'/') {
             None => self.otherwise,
@@ -250,8 +247,8 @@ impl Wanted {
     }
 }
 
-/// The pattern with the bytes that `%XX` stands for, where these are no UTF-8: such names are written so in addresses.
-/// `None`: it has none. A name may have the characters `%XX` themselves, so both are matched.
+/// The pattern with `%XX` replaced by bytes, for bytes that are not UTF-8: addresses write such names in this way.
+/// `None`: it has none. A name may also contain the characters `%XX`, so both are matched.
 fn with_bytes(line: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::with_capacity(line.len()), line.as_bytes());
     while let Some((&byte, after)) = rest.split_first() {
@@ -271,7 +268,7 @@ fn with_bytes(line: &str) -> Option<String> {
     str::from_utf8(&bytes).is_err().then(|| text_of(&bytes))
 }
 
-/// Whether a pattern opens a class of characters that it does not close.
+/// Whether a pattern has an unclosed character class.
 fn has_open_class(pattern: &str) -> bool {
     let mut rest = pattern.chars();
     while let Some(next) = rest.next() {
@@ -279,7 +276,7 @@ fn has_open_class(pattern: &str) -> bool {
             '\\' => drop(rest.next()),
             '[' => {
                 let class = rest.as_str().strip_prefix(['!', '^']).unwrap_or(rest.as_str());
-                // A ']' that comes first is one of the class.
+                // A ']' in the first place belongs to the class.
                 let first = class.chars().next().map_or(0, char::len_utf8);
                 let Some(end) = class[first..].find(']') else { return true };
                 rest = class[first + end + 1..].chars();
@@ -298,12 +295,12 @@ fn escaped(pattern: &str) -> String {
 /// Why rules are no filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// A pattern makes no sense.
+    /// A pattern's syntax is wrong.
     #[error("the pattern '{pattern}' makes no sense: {detail}; patterns are those of .gitignore")]
     BadPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The fault.
         detail: String,
     },
     /// There are too many patterns, or they are too long.
@@ -311,16 +308,16 @@ pub enum FilterError {
         "{rules} patterns of {bytes} bytes are too many: at most {rules_max} of {bytes_max} bytes are taken; use fewer wildcards or name directories"
     )]
     TooMany {
-        /// How many there are.
+        /// The number of rules.
         rules: usize,
-        /// How many there may be.
+        /// The most rules allowed.
         rules_max: usize,
-        /// What they take.
+        /// Their bytes.
         bytes: usize,
-        /// What they may take.
+        /// The most bytes allowed.
         bytes_max: usize,
     },
-    /// Compiled, they take too much memory.
+    /// They take too much memory when compiled.
     #[error("the patterns are too complex together: use fewer, or fewer '?' and '[...]' in them")]
     TooComplex,
 }

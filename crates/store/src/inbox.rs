@@ -11,26 +11,27 @@ use rustix::io::Errno;
 
 use crate::Kind;
 use crate::beneath::{Beneath, Links, split};
+use crate::destination::{Destination, Site};
 use crate::disk;
-use crate::landing::{Destination, LandingError, Site};
+use crate::landing_error::LandingError;
 
-/// A directory held open. Clients choose destinations beneath it. Nothing lands outside, whatever path a client sends,
-/// and whatever is renamed or linked in the directory meanwhile. Symbolic links are followed if they stay inside.
+/// An open directory beneath which clients choose destinations. Nothing lands outside, with any path that a client
+/// sends, and even if files are renamed or linked in the directory meanwhile. Symbolic links are followed if they stay
+/// inside.
 ///
-/// Paths are relative to the directory, with or without a leading slash. Messages to clients show them in this form.
+/// Paths are relative to the directory, with or without a leading slash. Messages to clients show them with one.
 ///
-/// A client that may write beneath some path only gets the inbox [`within`](Inbox::within) that. Then links are followed
-/// only if they stay beneath that path, and the way to it goes through none: whoever may write there can plant links
-/// there.
+/// A client that may write beneath one path only gets the inbox [`within`](Inbox::within) that path. Then links are
+/// followed only beneath that path, and none on the way to it: other clients can plant links there.
 #[derive(Clone, Debug)]
 pub struct Inbox {
     open: Arc<Beneath>,
-    /// What may be named, as the kernel resolves it beneath the directory; empty: everything.
+    /// The path that clients are confined to, relative to the directory; empty: everything.
     scope: Vec<u8>,
 }
 
 impl Inbox {
-    /// Opens the directory at `path`, which the user of this program has named.
+    /// Opens the directory at `path`, given by the user of this program.
     ///
     /// # Errors
     /// When it does not exist, is no directory, or may not be opened.
@@ -43,26 +44,25 @@ impl Inbox {
         }
     }
 
-    /// The same, of which only `scope`, and what lies beneath it, may be named.
+    /// The same, confined to `scope` and everything beneath it.
     ///
-    /// # Errors
-    /// When the scope climbs.
+    /// When the scope has a component '..'.
     pub fn within(&self, scope: &Path) -> Result<Self, LandingError> {
         Ok(Self { open: Arc::clone(&self.open), scope: relative(scope)? })
     }
 
-    /// Where `path` leads, in the form in which paths are named, after all links on the way; `None` if it leads nowhere,
-    /// or the system does not say.
+    /// Where `path` leads after all links, in the same form as paths are given; `None` if it leads nowhere, or the
+    /// system does not tell.
     pub fn real_path(&self, path: &Path) -> Option<PathBuf> {
         let relative = relative(path).ok()?;
         let (parent, name) = self.parent_of(path, &relative).ok()?;
-        // A link as the target itself is not followed by what lands there, unless it is a directory to land in.
+        // A landing does not follow a link as its target, unless it is a directory to land in.
         let end = parent.open_directory(name, Links::Refuse).map(|open| where_is(&open));
         let found = end.unwrap_or_else(|_| Some(where_is(&parent)?.join(OsStr::from_bytes(name))))?;
         Some(shown(found.strip_prefix(where_is(&self.open)?).ok()?))
     }
 
-    /// Has `look` done with `relative`, resolved as far as it must be from where it may not leave.
+    /// Calls `look` with `relative`, or the part of it beneath the scope, and the directory that it may not leave.
     fn resolve<T>(
         &self,
         relative: &[u8],
@@ -80,10 +80,9 @@ impl Inbox {
         }
     }
 
-    /// Makes the directory at `path`, and says whether it was not there before.
+    /// Makes the directory at `path`, and returns whether it is new.
     ///
-    /// # Errors
-    /// When the path leads outside, its parent is not there, or something else has its name.
+    /// When the path leads outside, its parent does not exist, or a file has its name.
     pub fn make_directory(&self, path: &Path) -> Result<bool, LandingError> {
         let relative = relative(path)?;
         if relative.is_empty() || self.is_directory(path, &relative)? {
@@ -106,12 +105,12 @@ impl Inbox {
         if let Ok(relative) = relative(path)
             && let Ok((parent, name)) = self.parent_of(path, &relative)
         {
-            // Once something has landed in it, it stays.
+            // It stays once it is not empty.
             let _ = parent.remove_directory(name);
         }
     }
 
-    /// Where a data set of `kind` lands whose site is relative to this directory.
+    /// The destination of a data set of `kind` at a site relative to this directory.
     pub(crate) fn find(&self, site: &Site, kind: Kind) -> Result<Destination, LandingError> {
         match site {
             Site::As(dest) => {
@@ -139,7 +138,7 @@ impl Inbox {
         }
     }
 
-    /// The directory that `path` lies in, and its name there.
+    /// The parent directory of `path`, and the name in it.
     fn parent_of<'r>(&self, path: &Path, relative: &'r [u8]) -> Result<(Beneath, &'r [u8]), LandingError> {
         let open = self.resolve(relative, |base, path, links| base.open_directory(split(path).0, links));
         match open {
@@ -150,7 +149,8 @@ impl Inbox {
     }
 }
 
-/// The path as the kernel resolves it beneath the directory: without a slash at its ends, and refused when it climbs.
+/// The path for the kernel, relative to the directory: without slashes at its ends. An error if it has a component
+/// '..'.
 fn relative(path: &Path) -> Result<Vec<u8>, LandingError> {
     let components = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
     let components: Vec<&[u8]> = components.filter(|component| !matches!(*component, b"" | b".")).collect();
@@ -160,7 +160,7 @@ fn relative(path: &Path) -> Result<Vec<u8>, LandingError> {
     Ok(components.join(&b'/'))
 }
 
-/// The path as those know it who may name it.
+/// The path as clients know it.
 fn shown(path: &Path) -> PathBuf {
     Path::new("/").join(path)
 }
@@ -174,7 +174,7 @@ fn failed(action: &'static str, path: &Path, errno: Errno) -> LandingError {
     }
 }
 
-/// Where an open directory is, as the kernel knows it.
+/// The path of an open directory, from the kernel.
 fn where_is(open: &Beneath) -> Option<PathBuf> {
     let link = format!("/proc/self/fd/{}", open.fd().as_raw_fd());
     std::fs::read_link(link).ok()

@@ -1,4 +1,4 @@
-//! The journal of a landing: it records what has been verified, so that an interrupted transfer can continue.
+//! The journal of a landing records verified groups, so that an interrupted transfer can continue.
 //!
 //! It is the file `NAME.inhaul` beside the target. Records are only appended:
 //!
@@ -12,18 +12,18 @@
 //! Synced   = length(8) of the journal's first records
 //! ```
 //!
-//! The checksum covers the record and the checksum before it. So what an earlier record was followed by, before the
-//! journal was cut there, is not taken for what follows now. Reading ends at a record that is torn or does not follow.
-//! The rest is cut off, and its groups are fetched again.
+//! The checksum covers the record and the previous checksum. If the journal was cut at a record, old records behind the
+//! cut are therefore not taken for new ones. Reading ends at the first record that is torn or does not follow. The rest
+//! is cut off, and its groups are fetched again.
 //!
-//! A record is not proof: after a power failure the bytes that it describes may be lost. So each recorded group is
-//! read back. It is compared with the record, and with the digest that the source sends *now*. Therefore the journal
-//! is safe without any order of writes. Syncing it, after the data, only bounds how much is fetched again. Only `Named` is
-//! synced before the rename that it tells of: a file that has its name is the transfer's own by that record alone.
+//! A record is not proof: after a power failure its bytes may be lost. So each recorded group is read back and compared
+//! with the record, and with the digest that the source sends *now*. Therefore the journal is safe with writes in any
+//! order. Syncing it, after the data, only bounds how much is fetched again. Only `Named` is synced before its rename:
+//! this record alone shows that a named file is the transfer's own.
 //!
-//! What is read back may be in the kernel's memory alone: after a sync that failed, the kernel can take bytes as
-//! written that the disk never got, and no later sync says so. `Synced` tells which records, and which of the groups
-//! that they name, a sync has brought to the disk. All others are written once more before they count.
+//! Bytes that are read back may be only in the kernel's memory: after a failed sync, the kernel can count bytes as
+//! written that the disk never got, and no later sync reports them. `Synced` tells which records, with their groups, a
+//! sync has brought to the disk. All other groups are written again before they count.
 
 mod changes;
 mod file;
@@ -41,7 +41,7 @@ const MAGIC: &[u8; 3] = b"IHJ";
 const VERSION: u8 = 2;
 /// Bytes before the first record.
 pub(crate) const HEADER_BYTES: u64 = 4;
-/// Disks write no less at once.
+/// The smallest unit that disks write at once.
 const SECTOR_BYTES: usize = 512;
 /// Bytes of length and checksum.
 const FRAME_BYTES: usize = 12;
@@ -54,7 +54,7 @@ const RECORD_BYTES_MAX: usize = PIECE_BYTES_MAX + 2;
 /// An event that is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The transfer is of this data set from now on. Records about files of the same path stay valid.
+    /// The transfer is of this data set from now on. Records about files with the same path stay valid.
     Manifest(Arc<Manifest>),
     /// A group agrees with its source.
     Verified {
@@ -65,33 +65,33 @@ pub enum Record {
         /// Its digest.
         digest: GroupDigest,
     },
-    /// A file is verified, and is given its name after this.
+    /// A file is verified, and gets its name after this.
     Named {
         /// The file, by its index in the manifest.
         file: usize,
     },
-    /// A directory of the data set was made by the transfer, and was not there before.
+    /// The transfer has made a directory of the data set, which did not exist before.
     Made {
         /// The directory, by its index in the manifest; `None` for the data set's own.
         directory: Option<usize>,
     },
-    /// The journal's first `bytes` are on the disk, and so are the groups that they record of files of several groups.
+    /// The journal's first `bytes` are on the disk. So are the groups recorded there, for files of several groups.
     Synced {
-        /// How much of the journal this says.
+        /// The length of the synced part.
         bytes: u64,
     },
 }
 
-/// The checksum of the record before: zeros before the first.
+/// The checksum of the previous record; zeros before the first.
 pub(crate) type Chain = [u8; CHECKSUM_BYTES];
 
 impl Record {
-    /// Whether there is something to continue from once it is there.
+    /// Whether a transfer can continue from it.
     fn is_of_use(&self) -> bool {
         matches!(self, Self::Verified { .. } | Self::Named { .. })
     }
 
-    /// Appends the record as it stands behind the one with the checksum `chain`.
+    /// Appends the record that follows the one with the checksum `chain`.
     fn write(&self, chain: &mut Chain, out: &mut Vec<u8>) {
         match self {
             Self::Manifest(manifest) => {
@@ -116,7 +116,7 @@ impl Record {
     }
 }
 
-/// Appends one record of the file: `body` is its parts.
+/// Appends one record; `body` has the parts of its body.
 fn frame(chain: &mut Chain, kind: u8, body: &[&[u8]], out: &mut Vec<u8>) {
     let len = 1 + body.iter().map(|part| part.len()).sum::<usize>();
     let start = out.len();
@@ -157,7 +157,7 @@ pub struct NotAJournal;
 pub struct Damage {
     /// Its length in bytes.
     pub bytes: u64,
-    /// How many of them could be read.
+    /// The number of readable bytes.
     pub sound_bytes: u64,
 }
 
@@ -201,7 +201,7 @@ pub struct Replay {
     pub made_target: bool,
     /// The number of sound bytes of the journal. The rest must be cut off.
     pub sound_bytes: u64,
-    /// How many of them were synced.
+    /// The number of synced bytes.
     pub synced_bytes: u64,
     /// The checksum of the last sound record.
     chain: Chain,
@@ -209,16 +209,15 @@ pub struct Replay {
 
 impl Replay {
     /// Reads a journal up to its end or the first record that is not sound. The bytes may be anything: memory stays in
-    /// proportion to their length, and every index is one of the manifest's.
+    /// proportion to their length, and every index is valid in the manifest.
     ///
-    /// A journal that was torn before its first record, or that another release wrote, says nothing.
+    /// A journal that was torn before its first record, or written by another release, has no content.
     ///
-    /// # Errors
-    /// When the bytes are something else than a journal, however damaged.
+    /// When the bytes are not even a damaged journal.
     pub fn read(bytes: &[u8]) -> Result<Self, NotAJournal> {
         let header = [MAGIC.as_slice(), &[VERSION]].concat();
         let mut replay = Self::default();
-        // Cut short, or of a length that reached the disk before its first bytes did.
+        // Truncated, or the length reached the disk before the first bytes.
         let written = bytes.iter().zip(&header).take_while(|(found, good)| found == good).count();
         let is_torn = written < header.len() && bytes[written..].iter().take(SECTOR_BYTES).all(|&byte| byte == 0);
         if is_torn {
@@ -236,7 +235,7 @@ impl Replay {
         replay.sound_bytes = HEADER_BYTES;
         let mut pieces = Vec::new();
         let mut at = header.len();
-        // Within a manifest the checksums go on, and what is sound does not.
+        // Within a manifest the checksums continue, but only a whole manifest counts as sound.
         let mut chain = Chain::default();
         while let Some((body, sum)) = sound_record(bytes, at, &chain) {
             let start = at as u64;
@@ -299,15 +298,15 @@ impl Replay {
     /// Whether a sync has brought a verified group to the disk.
     pub(crate) fn is_synced(&self, file: usize, group: u64) -> bool {
         let Some(VerifiedGroup { at, .. }) = self.verified.get(&(file, group)) else { return false };
-        // Only whole files are named, and only after a sync. Files of one group are not synced before.
+        // Only complete files are named, and only after a sync. Files of one group are not synced before that.
         let is_named = self.named.get(&file).is_some_and(|named| at < &named.at);
         let size =
             self.manifest.as_ref().and_then(|manifest| manifest.entries().get(file)).map_or(0, |entry| entry.size);
         is_named || (*at < self.synced_bytes && group_count(size) > 1)
     }
 
-    /// Bytes that were verified of another data set than `manifest`: of another kind, or with another name and with files
-    /// of other sizes and times. What has another name and the same files is the same.
+    /// Verified bytes of another data set than `manifest`: one of another kind, or with another name and files of other
+    /// sizes and times. A data set with another name and the same files counts as the same.
     pub fn bytes_of_another(&self, manifest: &Manifest) -> u64 {
         let Some(old) = &self.manifest else { return 0 };
         let is_same = old.kind() == manifest.kind()
@@ -317,8 +316,8 @@ impl Replay {
         groups.map(|&(file, group)| group_range(size(file), group).len()).fold(0, u64::saturating_add)
     }
 
-    /// The part that is still usable if the data set is `manifest` now, and the changes. A file of the same path keeps
-    /// the groups that are whole in both sizes. Their digests will show whether their bytes are still the same.
+    /// The part that is usable for the data set `manifest`, and the changes. A file with the same path keeps the groups
+    /// that are complete in both sizes. Their digests will show whether their bytes are still the same.
     #[must_use]
     pub fn adopt(self, manifest: Manifest) -> (Self, Vec<Change>) {
         let Some(old) = self.manifest.as_ref().filter(|old| old.kind() == manifest.kind()) else {
@@ -329,7 +328,7 @@ impl Replay {
             );
         };
         let changes = changes::between(old, &manifest);
-        // A single file's path is but its name at the source.
+        // A single file's path is only its name at the source.
         let file_now = |index: usize| match manifest.kind() {
             Kind::File => Some(0),
             Kind::Directory => manifest.find(&old.entries()[index].path),
@@ -351,7 +350,7 @@ impl Replay {
     }
 }
 
-/// The kind and body of the record at `at`, and its checksum, if it is whole and was written behind the one with the
+/// The kind and body of the record at `at`, and its checksum, if it is complete and follows the record with the
 /// checksum `before`.
 fn sound_record<'b>(bytes: &'b [u8], at: usize, before: &Chain) -> Option<(&'b [u8], Chain)> {
     let (head, rest) = bytes.get(at..)?.split_at_checked(FRAME_BYTES)?;
@@ -362,7 +361,7 @@ fn sound_record<'b>(bytes: &'b [u8], at: usize, before: &Chain) -> Option<(&'b [
     (chain == sum).then_some((body, chain))
 }
 
-/// The number at the front, and what follows it.
+/// The number at the front, and the rest.
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (number, rest) = bytes.split_first_chunk()?;
     Some((u64::from_be_bytes(*number), rest))

@@ -1,67 +1,49 @@
-//! Where a data set lands: partial files that are written in any order and get their names once they are verified.
+//! Lands a data set: partial files are written in any order, and get their names once they are verified.
 
 mod access;
-mod destination;
-mod error;
+mod earlier;
 mod finish;
 mod lacking;
 mod links;
 mod metadata;
 mod names;
-mod partial;
+mod notes;
+mod options;
+mod partial_files;
 mod resume;
+mod state;
 mod sync;
 mod watch;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::ByteRange;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use self::access::Lifted;
-use self::metadata::Notes;
-use self::watch::{GUARD_BYTES, Stamp, Watch};
+use self::earlier::take_stock;
+use self::notes::Notes;
+use self::state::{End, FileState, State};
 use self::write::Gather;
 use crate::beneath::{Beneath, Links, split};
+use crate::destination::Site;
 use crate::digest::{GROUP_BYTES, group_range};
 use crate::disk;
 use crate::filter::Filter;
-use crate::journal::{Change, Journal, Opened, Record, Replay};
-use crate::open_files::OpenFiles;
-use crate::plan::{Existing, Plan};
+use crate::journal::{Journal, Record};
+use crate::landing_error::LandingError;
+use crate::partial::partial_beside;
+use crate::plan::Plan;
 use crate::{Kind, Manifest};
 
-pub(crate) use destination::Destination;
-pub use destination::{Site, make_parents};
-pub use error::LandingError;
-pub(crate) use resume::is_busy;
-pub use resume::{HeldGroup, Resumed};
-
-/// Files that are held open while they are written and verified, if the process may have that many. A verifier that is
-/// fewer files behind finds them open.
-const OPEN_FILES_MAX: usize = 512;
-
-/// How a data set is to land.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LandingOptions {
-    /// What happens to files that exist already and differ. Where they are replaced, so are files that have the name
-    /// of a partial one.
-    pub existing: Existing,
-    /// Set owner and group of files from the manifest. Needs privileges.
-    pub owner: bool,
-    /// Set the extended attributes of the manifest.
-    pub attributes: bool,
-    /// Start from the beginning, and remove what an interrupted transfer has left.
-    pub fresh: bool,
-    /// Bytes that other landings will write to the same file system meanwhile: there must be space for these too.
-    pub other_bytes: u64,
-}
+pub use earlier::{HeldGroup, Resumed};
+pub use options::LandingOptions;
 
 /// A data set on its way to disk.
 ///
@@ -71,101 +53,37 @@ pub struct LandingOptions {
 /// groups that it [recorded](Landing::record_verified) in the [`crate::journal`] beside the target. The journal is
 /// locked, so two processes cannot land at the same place.
 ///
-/// Every method takes `&self`: one thread may write while others read groups back, verify and finish files.
-/// Nothing is written or renamed through a symbolic link inside the data set, whatever made the link.
+/// Every method takes `&self`: one thread may write while others read groups back, verify and finish files. Nothing is
+/// written or renamed through a symbolic link inside the data set, no matter who made it.
 #[derive(Debug)]
 pub struct Landing {
     plan: Plan,
     options: LandingOptions,
-    /// What files' paths are relative to: the target directory, or where the target file is.
+    /// The base of files' paths: the target directory, or the directory of the target file.
     base: Beneath,
     /// Whether the target directory was made here.
     made_target: bool,
     /// The directories beneath it that were made for this data set, by index, parents first.
     made: Vec<usize>,
-    /// Of these, the ones that an earlier landing has made.
+    /// Those of them that an earlier landing made.
     made_earlier: BTreeSet<usize>,
-    /// Whether partial files that are there are an earlier landing's.
+    /// Whether existing partial files belong to an earlier landing.
     owns_partials: bool,
-    /// Whether only the journal of an earlier landing allows to add to the target directory.
+    /// Whether only an earlier landing's journal permits adding to the target directory.
     needs_journal: bool,
-    /// The directories of this user that it may write to only for the time of the landing.
+    /// This user's directories whose permissions are lifted during the landing.
     lifted: Lifted,
-    /// Whether a directory that was there before is the way to another file system.
+    /// Whether an existing directory is a mount point.
     crosses_devices: bool,
     resumed: Resumed,
     journal: Mutex<Journal>,
     state: Mutex<State>,
     /// Signals that a file has been made, or could not be made.
     made_one: Condvar,
-    /// Held while something is synced. Whether that has failed once: then nothing counts as synced any more.
+    /// Held during a sync. True after one failed sync: then nothing counts as synced any more.
     has_failed_to_sync: Mutex<bool>,
-    /// What could not be kept of files beside their bytes.
+    /// Metadata and links that could not be kept.
     notes: Mutex<Notes>,
-}
-
-#[derive(Debug)]
-struct State {
-    files: Vec<FileState>,
-    open: OpenFiles,
-    /// Files of several groups that were written to since the last sync.
-    unsynced: BTreeSet<usize>,
-    /// Directories with names that were not synced, by their indices; `None` for the data set's own.
-    unsynced_names: BTreeSet<Option<usize>>,
-    /// Whether the names of the journal and the data set were synced.
-    is_begun: bool,
-    /// Groups that the journal records, and that may not be on the disk.
-    unsure: BTreeSet<(usize, u64)>,
-    /// Bytes of the groups that are recorded.
-    kept_bytes: u64,
-    /// Partial files of files that were given up are left to continue from.
-    keeps_given_up: bool,
-    /// The partial files among these.
-    kept_partials: Vec<usize>,
-    end: End,
-    /// Notices other programs that open partial files of several groups.
-    watch: Watch,
-    /// The files that nothing more is written to, and that do not have their name yet.
-    sealed: BTreeMap<usize, Seal>,
-}
-
-/// The state of a file after the last write to it.
-#[derive(Clone, Copy, Debug)]
-struct Seal {
-    stamp: Stamp,
-    /// Whether another program may have written to it before.
-    is_disturbed: bool,
-}
-
-/// Whether and how a landing has ended: then nothing more is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Open,
-    Finished,
-    Suspended,
-    Aborted,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileState {
-    /// Nothing of it is on disk.
-    Absent,
-    /// Its partial file is being made.
-    Making,
-    /// There is a partial file.
-    Partial,
-    /// It has its name, by an earlier landing, and has not been verified by this one.
-    Named,
-    /// Its partial file is whole, and waits for its name.
-    Sealed,
-    /// Its partial file is being synced and renamed.
-    Finishing,
-    /// It has its name.
-    Finished,
-    /// It does not land: it is not wanted, or exists already.
-    Outside,
-    /// It does not land after all: see [`Landing::give_up`].
-    GivenUp,
 }
 
 impl Landing {
@@ -184,14 +102,14 @@ impl Landing {
     /// # Errors
     /// As [`carry_out`](Landing::carry_out).
     pub fn rehearse(plan: &mut Plan, options: LandingOptions) -> Result<(), LandingError> {
-        let (opened, replay) = resume::look_at_journal(&plan.destination)?;
+        let (opened, replay) = earlier::look_at_journal(&plan.destination)?;
         take_stock(plan, &opened, replay, options, false)?;
         names::check_unseen(plan, &plan.destination.reopen()?, plan.destination.name())?;
         access::check(plan)
     }
 
-    /// Prepares the landing of `plan`: makes all directories. Files are made when their first byte comes. Files that
-    /// an earlier transfer has named are continued, whatever the plan says about them.
+    /// Prepares the landing of `plan`: makes all directories. Files are made with their first byte. Files that an
+    /// earlier transfer has named are continued, even against the plan.
     ///
     /// # Errors
     /// When the place cannot be written, has too little space, or has files that block the plan ([`Plan::obstacles`]).
@@ -200,7 +118,7 @@ impl Landing {
         Self::carry_out_unless(&|| false, plan, options)
     }
 
-    /// The same, but it ends when it is stopped: to make all directories may take long.
+    /// The same, but it can be stopped: making all directories may take long.
     ///
     /// # Errors
     /// As [`carry_out`](Landing::carry_out), and [`LandingError::Stopped`].
@@ -209,13 +127,13 @@ impl Landing {
         mut plan: Plan,
         options: LandingOptions,
     ) -> Result<Self, LandingError> {
-        let (mut journal, opened, replay) = resume::open_journal(&plan.destination)?;
+        let (mut journal, opened, replay) = earlier::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
         let (replay, changes, needs_journal) = take_stock(&mut plan, &opened, replay, options, true)?;
         if options.fresh {
             journal.clear().map_err(|errno| LandingError::from_errno("write", plan.target(), errno))?;
             if opened.was_there {
-                // Until the landing has begun, it says whose the partial files are.
+                // Until the landing has begun, the journal tells whose the partial files are.
                 journal.keep();
             }
         }
@@ -224,22 +142,9 @@ impl Landing {
             Kind::Directory => plan.destination.make_directory()?,
         };
         let files = plan.files().iter().map(|fate| if fate.lands() { FileState::Absent } else { FileState::Outside });
-        let state = State {
-            files: files.collect(),
-            open: OpenFiles::with_share(OPEN_FILES_MAX),
-            unsynced: BTreeSet::new(),
-            unsynced_names: BTreeSet::new(),
-            is_begun: false,
-            unsure: BTreeSet::new(),
-            kept_bytes: 0,
-            keeps_given_up: false,
-            kept_partials: Vec::new(),
-            end: End::Open,
-            watch: Watch::default(),
-            sealed: BTreeMap::new(),
-        };
+        let state = State::new(files.collect());
         journal.begin(&replay);
-        // From here on a failure drops the landing, which removes what was made and cannot be gone on from.
+        // From here on a failure drops the landing, which removes everything it made if no later one can continue.
         let mut landing = Self {
             plan,
             options,
@@ -270,9 +175,9 @@ impl Landing {
         Ok(landing)
     }
 
-    /// Checks that the destination can have all names, and tells them apart.
+    /// Checks that the destination accepts all names, and distinguishes them.
     fn check_names(&self) -> Result<(), LandingError> {
-        let journal = partial::journal_name(self.plan.destination.name());
+        let journal = self.plan.destination.journal_name();
         let folds = self.plan.destination.reopen().is_ok_and(|directory| names::folds(&directory, &journal));
         names::check(&self.plan, &self.base, folds)
     }
@@ -286,16 +191,16 @@ impl Landing {
             let directory = &manifest.directories()[index];
             // An earlier landing may have made it.
             self.lock().unsynced_names.insert(manifest.find_directory(split(&directory.path).0));
-            // The owner must be able to write into it until the end; then it gets the permissions that it should have.
+            // The owner must be able to write into it until the end. Then it gets its final permissions.
             match self.base.make_directory(&directory.path, directory.metadata.mode | 0o700) {
                 Ok(()) => {
                     self.made.push(index);
                     self.record(&[Record::Made { directory: Some(index) }])?;
                 }
-                // One that lies in a directory that may not be searched is not seen to be there.
+                // In a directory without search permission, an existing one cannot be seen.
                 Err(Errno::EXIST | Errno::ACCESS) if self.is_directory(&directory.path) => {
                     let device = self.base.stat(&directory.path, Links::Refuse).ok().map(|stat| stat.st_dev);
-                    self.crosses_devices |= device != finish::device(self.base.fd());
+                    self.crosses_devices |= device != self.base.device();
                     if self.made_earlier.contains(&index) {
                         self.made.push(index);
                     }
@@ -307,7 +212,7 @@ impl Landing {
                 Err(errno) => return Err(LandingError::from_errno("make", self.shown(&directory.path), errno)),
             }
         }
-        // The one partial file of a single file shows right away whether it can be made.
+        // The partial file of a single file shows at once whether it can be made.
         if manifest.kind() == Kind::File && self.lands(0) {
             self.readable(self.lock(), 0)?;
         }
@@ -319,7 +224,7 @@ impl Landing {
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
 
-    /// What was planned.
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -329,12 +234,12 @@ impl Landing {
         self.plan.files().get(index).is_some_and(|fate| fate.lands())
     }
 
-    /// What could not be kept of files beside their bytes, in words; each is told once.
+    /// Properties of files that could not be kept, in words. Each is returned once.
     pub fn take_notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What lands.
+    /// The manifest of the data set.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.plan.manifest
     }
@@ -394,7 +299,7 @@ impl Landing {
         })
     }
 
-    /// The partial file of `index`, open: to read of it what is verified. It is the same file when it has its name.
+    /// The partial file of `index`, open, to read verified bytes. It stays the same file when it gets its name.
     ///
     /// # Errors
     /// When it cannot be made or opened, or when it is finished.
@@ -414,8 +319,8 @@ impl Landing {
         state.end = End::Aborted;
         state.kept_bytes = 0;
         state.open.clear();
-        // If something cannot be removed, it stays: no caller is left to report it to. Then the journal stays, too, and
-        // says to a later landing that it may continue there.
+        // Items that cannot be removed stay: no caller is left to report them to. Then the journal stays, too, and
+        // permits a later landing to continue there.
         let mut stays = false;
         let mut note = |removed: rustix::io::Result<()>| {
             stays |= !matches!(removed, Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST));
@@ -439,7 +344,7 @@ impl Landing {
         let has_name = |file: &FileState| matches!(file, FileState::Named | FileState::Finished);
         stays |= self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
         if stays {
-            // What it says of groups that are gone does no harm.
+            // Old records of removed groups do no harm.
             let _ = self.begin_anew();
             self.journal().keep();
         } else {
@@ -456,148 +361,6 @@ impl Landing {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file `index`, open for reading, under its name if it has that already.
-    fn readable(&self, mut state: MutexGuard<'_, State>, index: usize) -> Result<Arc<File>, LandingError> {
-        if state.end != End::Open || state.files.get(index) != Some(&FileState::Named) {
-            return self.opened(state, index).map(|(_, file)| file);
-        }
-        if let Some(file) = state.open.get(index) {
-            return Ok(file);
-        }
-        let opened = self.base.open_own(self.path(index), OFlags::RDONLY);
-        let file = Arc::new(opened.map_err(|errno| self.file_error("open", index, errno))?);
-        state.open.insert(index, Arc::clone(&file));
-        Ok(file)
-    }
-
-    /// The partial file of `index`, open for reading and writing; made if it is not there yet.
-    fn opened<'s>(
-        &'s self,
-        mut state: MutexGuard<'s, State>,
-        index: usize,
-    ) -> Result<(MutexGuard<'s, State>, Arc<File>), LandingError> {
-        loop {
-            if state.end != End::Open {
-                return Err(LandingError::Closed);
-            }
-            match state.files.get(index) {
-                None => return Err(LandingError::NoSuchFile(index)),
-                Some(FileState::Named) => {
-                    let failed = |errno| self.file_error("open", index, errno);
-                    self.take_links_away(index).map_err(failed)?;
-                    self.check_links(index, self.path(index))?;
-                    state.open.remove(index);
-                    self.take_name_away(index).map_err(failed)?;
-                    state.files[index] = FileState::Partial;
-                    if !self.take_up_partial(index).map_err(failed)? {
-                        return Err(failed(Errno::PERM));
-                    }
-                }
-                Some(FileState::Absent) => return self.make(state, index),
-                Some(FileState::Making) => state = self.made_one.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(FileState::Partial) => break,
-                Some(FileState::Sealed | FileState::Finishing | FileState::Finished | FileState::Outside) => {
-                    return Err(LandingError::Finished(index));
-                }
-                Some(FileState::GivenUp) => return Err(LandingError::GivenUp(index)),
-            }
-        }
-        if let Some(file) = state.open.get(index) {
-            return Ok((state, file));
-        }
-        let path = self.partial_path(index);
-        self.check_links(index, &path)?;
-        let reopened = state.watch.open(index, || self.base.open_own(&path, OFlags::RDWR));
-        let file = Arc::new(reopened.map_err(|errno| self.file_error("open", index, errno))?);
-        self.hold_open(&mut state, index, &file);
-        Ok((state, file))
-    }
-
-    /// Holds a partial file open, and watches it.
-    fn hold_open(&self, state: &mut State, index: usize, file: &Arc<File>) {
-        if self.guard_bytes(index) > 0 && !state.watch.is_watching(index) {
-            state.watch.begin(index, file);
-        }
-        state.open.insert(index, Arc::clone(file));
-    }
-
-    /// Checks that `path` is a file without other names: through a hard link, another file would be overwritten.
-    fn check_links(&self, index: usize, path: &[u8]) -> Result<(), LandingError> {
-        let stat = self.base.stat(path, Links::Refuse).map_err(|errno| self.file_error("open", index, errno))?;
-        let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink <= 1;
-        if is_ours { Ok(()) } else { Err(LandingError::Linked { path: self.shown(path) }) }
-    }
-
-    /// How much longer than the file its partial file is.
-    fn guard_bytes(&self, index: usize) -> u64 {
-        if self.plan.manifest.entries()[index].size > GROUP_BYTES { GUARD_BYTES } else { 0 }
-    }
-
-    /// The length of the partial file of `index`.
-    fn partial_bytes(&self, index: usize) -> u64 {
-        self.plan.manifest.entries()[index].size.saturating_add(self.guard_bytes(index))
-    }
-
-    /// Makes the partial file of `index`, which has none yet. The lock on the state is not held meanwhile: making a
-    /// file takes longer than everything else that is done with a small one.
-    fn make<'s>(
-        &'s self,
-        mut state: MutexGuard<'s, State>,
-        index: usize,
-    ) -> Result<(MutexGuard<'s, State>, Arc<File>), LandingError> {
-        state.files[index] = FileState::Making;
-        drop(state);
-        let made = self.create_partial(index);
-        let mut state = self.lock();
-        state.files[index] = if made.is_ok() { FileState::Partial } else { FileState::Absent };
-        self.made_one.notify_all();
-        if state.end != End::Open {
-            if state.end == End::Aborted && made.is_ok() {
-                // The landing was aborted while this file was made, so it is removed here. If that fails, it stays.
-                let _ = self.base.remove_file(&self.partial_path(index));
-            }
-            return Err(LandingError::Closed);
-        }
-        let file = Arc::new(made?);
-        if self.guard_bytes(index) > 0 {
-            state.unsynced_names.insert(self.directory_of(index));
-        }
-        self.hold_open(&mut state, index, &file);
-        Ok((state, file))
-    }
-
-    /// An empty partial file, sparse and of full length: bytes come in any order, and one too large for the disk shows
-    /// at once.
-    fn create_partial(&self, index: usize) -> Result<File, LandingError> {
-        let path = &self.partial_path(index);
-        if self.options.existing == Existing::Replace || self.owns_partials {
-            match self.base.remove_file(path) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(errno) => return Err(self.file_error("replace", index, errno)),
-            }
-        }
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        // The kernel takes the umask off. The owner must be able to open it again until it is finished.
-        let mode = Mode::from_raw_mode(self.plan.manifest.entries()[index].metadata.mode | 0o600);
-        let file = self.base.open(path, flags, mode, Links::Refuse).map_err(|errno| match errno {
-            Errno::EXIST => LandingError::PartialExists { path: self.shown(path) },
-            errno if names::is_of_name(errno) => {
-                names::refused(self.shown(self.path(index)), split(self.path(index)).1, errno)
-            }
-            errno => self.file_error("make", index, errno),
-        })?;
-        if let Err(errno) = disk::resize(&file, self.partial_bytes(index)) {
-            let error = self.file_error("make", index, errno);
-            if self.base.remove_file(path).is_err() {
-                // It stays, and so does the journal, which says whose it is.
-                self.lock().kept_partials.push(index);
-                self.journal().keep();
-            }
-            return Err(error);
-        }
-        Ok(File::from(file))
-    }
-
     /// Path of file `index` relative to the base.
     fn path(&self, index: usize) -> &[u8] {
         self.plan.path(index)
@@ -605,7 +368,7 @@ impl Landing {
 
     /// Path of the partial file of `index` relative to the base.
     fn partial_path(&self, index: usize) -> Vec<u8> {
-        resume::partial_beside(&self.plan.manifest, self.path(index))
+        partial_beside(&self.plan.manifest, self.path(index))
     }
 
     /// A path relative to the base, for people.
@@ -622,7 +385,7 @@ impl Landing {
             Errno::NOSPC | Errno::DQUOT => {
                 let held =
                     self.base.stat(&partial, Links::Refuse).map_or(0, |stat| stat.st_blocks.unsigned_abs() * 512);
-                // A quota that is used up leaves nothing, whatever the file system has.
+                // A used up quota leaves nothing free, even if the file system has space.
                 let free = if errno == Errno::NOSPC { self.plan.destination.free_bytes().unwrap_or(0) } else { 0 };
                 LandingError::NoSpace { path, needed: size.saturating_sub(held), free }
             }
@@ -630,46 +393,6 @@ impl Landing {
             _ => LandingError::from_errno(action, path, errno),
         }
     }
-}
-
-/// Reads what an earlier transfer has left, and checks that the plan can be carried out. Returns the usable part of
-/// the journal, the changes since, and whether only the journal allows to add to the target directory. `may_try`: whether
-/// a link may be made for a trial.
-fn take_stock(
-    plan: &mut Plan,
-    opened: &Opened,
-    replay: Replay,
-    options: LandingOptions,
-    may_try: bool,
-) -> Result<(Replay, Vec<Change>, bool), LandingError> {
-    if !options.fresh && options.existing != Existing::Replace {
-        resume::check_same(&replay, plan)?;
-    }
-    let (replay, changes) =
-        if options.fresh { (Replay::default(), Vec::new()) } else { replay.adopt((*plan.manifest).clone()) };
-    replay.named.iter().for_each(|(&file, named)| plan.go_on_with(file, named.size));
-    if !replay.named.is_empty() {
-        plan.go_on_with_links();
-    }
-    // Where a journal allowed to add to a directory, and was damaged, nothing else says whose the directory is.
-    let mut needs_journal = false;
-    if opened.was_there {
-        needs_journal = plan.go_on();
-    }
-    if let (Kind::Directory, Ok(Some(base))) = (plan.manifest.kind(), plan.destination.open_target()) {
-        let manifest = Arc::clone(&plan.manifest);
-        plan.forgive_links(|link| {
-            let partial = resume::partial_beside(&manifest, &link.path);
-            lacking::lacks(&base, link, split(&partial).1, may_try)
-        });
-    }
-    if let Some((obstacle, _)) = plan.obstacles() {
-        return Err(obstacle);
-    }
-    let needed = plan.bytes().saturating_sub(resume::held_bytes(&replay, plan));
-    plan.destination.check_space(needed.saturating_add(options.other_bytes))?;
-    plan.check_file_sizes()?;
-    Ok((replay, changes, needs_journal))
 }
 
 impl Drop for Landing {

@@ -15,6 +15,7 @@
 
 mod beneath;
 pub mod checksums;
+mod destination;
 pub mod digest;
 pub mod digest_cache;
 mod disk;
@@ -25,11 +26,13 @@ mod filter;
 mod inbox;
 pub mod journal;
 mod landing;
+mod landing_error;
 mod listing;
 mod manifest;
 mod offered;
 mod open_files;
 mod own_directory;
+mod partial;
 mod plan;
 pub mod range_cache;
 mod sparse;
@@ -37,9 +40,11 @@ mod text;
 #[cfg(test)]
 mod without_openat2;
 
+pub use destination::{Site, make_parents};
 pub use filter::{Filter, FilterError, Rule, check_size as check_rules_size};
 pub use inbox::Inbox;
-pub use landing::{HeldGroup, Landing, LandingError, LandingOptions, Resumed, Site, make_parents};
+pub use landing::{HeldGroup, Landing, LandingOptions, Resumed};
+pub use landing_error::LandingError;
 pub use listing::{Listed, ListedKind, ListingError};
 pub use manifest::{
     Attribute, Contents, Directory, Entry, HardLink, Kind, Manifest, ManifestError, Metadata, Owner, Piece, Skipped,

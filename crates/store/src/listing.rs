@@ -1,4 +1,4 @@
-//! What `ls` shows of an offered directory, and how it travels.
+//! The listing of an offered directory for `ls`, and its encoding.
 //!
 //! ```text
 //! listed = kind(1) size(8) seconds(8) nanos(4) length(2) path(length)
@@ -8,7 +8,7 @@
 use crate::Timestamp;
 use crate::manifest::{PATH_BYTES_MAX, check_component};
 
-/// What kind of thing stands in a listing.
+/// The kind of a listed item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedKind {
     /// A file.
@@ -17,19 +17,19 @@ pub enum ListedKind {
     Directory,
     /// A symbolic link.
     Link,
-    /// A device, a pipe or a socket: it does not travel.
+    /// A device, a pipe or a socket: it is never transferred.
     Special,
 }
 
 /// A file or directory as `ls` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Path relative to what was asked for, components separated by `/`; any bytes but NUL. Empty: it is a file that
-    /// was asked for, and this is it.
+    /// Path relative to the request, components separated by `/`; any bytes but NUL. Empty: the request names this file
+    /// itself.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: ListedKind,
-    /// Size in bytes; of anything but a file 0.
+    /// Size in bytes; 0 for anything but a file.
     pub size: u64,
     /// When it was last changed.
     pub modified: Timestamp,
@@ -52,12 +52,12 @@ impl ListedKind {
 }
 
 impl Listed {
-    /// How many bytes [`encode`](Self::encode) appends.
+    /// The number of bytes that [`encode`](Self::encode) appends.
     pub const fn encoded_len(&self) -> usize {
         FIXED_BYTES + self.path.len()
     }
 
-    /// Appends the item to `out`. Its path is at most 4 KiB, as the system has it.
+    /// Appends the item to `out`. Its path has at most 4 KiB, the system's limit.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.kind.code());
         out.extend_from_slice(&self.size.to_be_bytes());
@@ -67,7 +67,7 @@ impl Listed {
         out.extend_from_slice(&self.path);
     }
 
-    /// All items that `bytes` hold.
+    /// Decodes all items in `bytes`.
     ///
     /// # Errors
     /// When the bytes are cut short, or an item is against the rules.
@@ -110,13 +110,13 @@ pub enum ListingError {
     /// They end in the middle of an item.
     #[error("its listing is cut short")]
     Truncated,
-    /// An item is of no kind that is known.
+    /// An item's kind is unknown.
     #[error("its listing has an item of the unknown kind {0}")]
     BadKind(u8),
     /// A time has a second or more of nanoseconds.
     #[error("its listing has a time that is out of range")]
     BadTime,
-    /// A path leads out of what was asked for, or is none.
+    /// A path is invalid, or leads out of the request.
     #[error("its listing has a path that leads elsewhere")]
     BadPath,
 }

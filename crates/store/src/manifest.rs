@@ -3,6 +3,7 @@
 mod codec;
 mod error;
 mod items;
+mod limits;
 pub(crate) mod memory;
 mod rules;
 
@@ -10,43 +11,28 @@ use inhaul_base::{ByteRange, RangeSet};
 
 pub use error::ManifestError;
 pub use items::{Attribute, Contents, Directory, Entry, HardLink, Kind, Metadata, Owner, Skipped, Symlink, Timestamp};
+pub(crate) use limits::{ATTRIBUTES_BYTES_MAX, MODE_BITS, PATH_BYTES_MAX};
+use limits::{ENTRIES_MAX, SIZE_MAX};
 pub(crate) use rules::check_component;
 
-/// Longest path in a manifest, in bytes: what the system takes, less room for `.partial`.
-pub(crate) const PATH_BYTES_MAX: usize = 4096 - 1 - 64;
-/// Longest component of a path, in bytes; of an attribute's name too.
-const COMPONENT_BYTES_MAX: usize = 255;
-/// Longest target of a symbolic link, in bytes.
-const TARGET_BYTES_MAX: usize = 4095;
-/// Most bytes of the values of one file's extended attributes.
-pub(crate) const ATTRIBUTES_BYTES_MAX: usize = 64 * 1024;
-/// Most files, directories, symbolic links and hard links of one data set, each.
-const ENTRIES_MAX: u64 = 1 << 24;
-/// Most paths of what cannot be carried that are named; the others are counted.
-pub(crate) const SKIPPED_NAMED_MAX: usize = 16;
-/// Largest data set, in bytes: file offsets are signed.
-const SIZE_MAX: u64 = i64::MAX as u64;
-/// The permission bits that travel; set-user-id and its kin do not.
-pub(crate) const MODE_BITS: u32 = 0o777;
-
-/// A part of a file that a range of the byte space falls on.
+/// A part of a file in a range of the byte space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Index of the file in [`Manifest::entries`].
     pub file: usize,
-    /// Where in the file the part begins, in bytes.
+    /// The part's offset in the file, in bytes.
     pub offset: u64,
     /// Its length in bytes; never zero.
     pub len: u64,
 }
 
-/// What a data set is made of. A manifest that exists is valid: see [`Manifest::new`].
+/// The contents of a data set. Every manifest is valid: see [`Manifest::new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     name: Vec<u8>,
     kind: Kind,
     contents: Contents,
-    /// Where in the byte space each file begins.
+    /// The offset of each file in the byte space.
     starts: Vec<u64>,
     size: u64,
 }
@@ -117,28 +103,27 @@ impl Manifest {
         &self.contents.hard_links
     }
 
-    /// What is kept of the data set's own directory.
+    /// The metadata of the data set's own directory.
     pub fn top(&self) -> &Metadata {
         &self.contents.top
     }
 
-    /// What its source holds beside it, and could not carry.
+    /// Items of its source that cannot be transferred.
     pub fn skipped(&self) -> &Skipped {
         &self.contents.skipped
     }
 
-    /// What its source holds beside it, and may not read.
+    /// Items of its source that may not be read.
     pub fn unreadable(&self) -> &Skipped {
         &self.contents.unreadable
     }
 
     /// The index of the file at `path`.
     pub fn find(&self, path: &[u8]) -> Option<usize> {
-        self.contents.files.binary_search_by(|file| file.path.as_slice().cmp(path)).ok()
+        self.contents.find(path)
     }
 
-    /// Every name of every file, in the order of paths, each with the file's index: a file with hard links has
-    /// several.
+    /// All names of all files, in the order of paths, each with the file's index. A file with hard links has several.
     pub fn names(&self) -> Vec<(&[u8], usize)> {
         let own = self.contents.files.iter().enumerate().map(|(index, entry)| (entry.path.as_slice(), index));
         let second = self.hard_links().iter().filter_map(|link| Some((link.path.as_slice(), self.find(&link.file)?)));
@@ -147,7 +132,7 @@ impl Manifest {
         names
     }
 
-    /// The index of the file that has this name, among others if it has hard links.
+    /// The index of the file with this name, which may be a hard link.
     pub fn named(&self, path: &[u8]) -> Option<usize> {
         let link = || {
             let links = self.hard_links();
@@ -173,8 +158,8 @@ impl Manifest {
         holes
     }
 
-    /// Leaves only holes that `other` has too, a mirror's manifest of the same [identity](Self::identity): who says that
-    /// there is data may be right.
+    /// Keeps only holes that `other` has too, a mirror's manifest of the same [identity](Self::identity): a mirror that
+    /// has data there may be right.
     pub fn keep_common_holes(&mut self, other: &Self) {
         for (entry, same) in self.contents.files.iter_mut().zip(&other.contents.files) {
             let common = |hole: &ByteRange| {
@@ -201,13 +186,12 @@ impl Manifest {
         self.size
     }
 
-    /// Where file `index` lies in the byte space; `None` when there is no such file.
+    /// The range of file `index` in the byte space; `None` if there is no such file.
     pub fn file_range(&self, index: usize) -> Option<ByteRange> {
         Some(ByteRange::at(*self.starts.get(index)?, self.contents.files[index].size))
     }
 
-    /// The parts of files that `range` of the byte space falls on, in order; what lies beyond the end is left out.
-    /// O(log n) for each part.
+    /// The parts of files in `range` of the byte space, in order, up to the end. O(log n) for each part.
     pub fn locate(&self, range: ByteRange) -> impl Iterator<Item = Piece> + '_ {
         let mut at = range.start;
         let end = range.end.min(self.size);
@@ -215,7 +199,7 @@ impl Manifest {
             if at >= end {
                 return None;
             }
-            // Of several files that begin at one place all but the last are empty.
+            // If several files begin at one offset, all but the last are empty.
             let file = self.starts.partition_point(|&start| start <= at) - 1;
             let offset = at - self.starts[file];
             let len = (self.contents.files[file].size - offset).min(end - at);
@@ -233,23 +217,22 @@ impl Manifest {
             || hard_links.binary_search_by(|link| link.path.as_slice().cmp(path)).is_ok()
     }
 
-    /// A digest of what mirrors of one data set share: kind, paths, sizes and links. Times, permissions, holes and the
-    /// name under which a host keeps it may differ.
+    /// A digest of the properties that mirrors of one data set share: kind, paths, sizes and links. Times, permissions,
+    /// holes and the data set's name on a host may differ.
     pub fn identity(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
-        codec::write_identity(self, &mut hasher);
+        codec::write_identity(self.kind, &self.contents, &mut hasher);
         hasher.finalize()
     }
 
     /// The manifest as bytes, for [`Manifest::decode`].
     pub fn encode(&self) -> Vec<u8> {
-        codec::encode(self)
+        codec::encode(&self.name, self.kind, &self.contents)
     }
 
-    /// Whether bytes may be the beginning of what [`Manifest::encode`] writes, as far as can be told without the rest.
+    /// Checks that bytes may be the beginning of an encoded manifest, as far as they show.
     ///
-    /// # Errors
-    /// When they are of something else, or of another version.
+    /// When they are something else, or of another version.
     pub fn check_beginning(bytes: &[u8]) -> Result<(), ManifestError> {
         codec::check_beginning(bytes)
     }
@@ -268,7 +251,8 @@ impl Manifest {
     /// # Errors
     /// As [`Manifest::decode`], and when it would take more.
     pub fn decode_within(bytes: &[u8], memory_bytes_max: u64) -> Result<Self, ManifestError> {
-        codec::decode(bytes, memory_bytes_max)
+        let (name, kind, contents) = codec::decode(bytes, memory_bytes_max)?;
+        Self::from_sorted(name, kind, contents)
     }
 }
 

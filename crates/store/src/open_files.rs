@@ -1,11 +1,12 @@
-//! A bounded number of open files, so that a data set of a hundred thousand files does not run out of descriptors.
+//! Caches a bounded number of open files, so that a data set of a hundred thousand files does not use up the
+//! descriptors.
 
 use std::fs::File;
 use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Files by index, the one used last in front. A caller keeps what it took even when it is dropped from here.
+/// Files by index, the last used one in front. A caller's file stays open even if it is dropped from here.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     files: Vec<(usize, Arc<File>)>,
@@ -20,8 +21,8 @@ impl OpenFiles {
         Self { files: Vec::new(), limit }
     }
 
-    /// At most `most`, and at most a quarter of the descriptors that this process may have: there are sockets,
-    /// directories and journals too, and other data sets.
+    /// At most `most` files, and at most a quarter of this process's descriptors: sockets, directories, journals and
+    /// other data sets need some, too.
     pub(crate) fn with_share(most: usize) -> Self {
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let share = usize::try_from(allowed / 4).unwrap_or(usize::MAX);
@@ -34,13 +35,13 @@ impl OpenFiles {
     }
 
     pub(crate) fn get(&mut self, index: usize) -> Option<Arc<File>> {
-        // Data comes mostly in order: the file wanted is nearly always the first.
+        // Data mostly comes in order, so the wanted file is nearly always the first.
         let at = self.files.iter().position(|(i, _)| *i == index)?;
         self.files[..=at].rotate_right(1);
         Some(Arc::clone(&self.files[0].1))
     }
 
-    /// Adds a file that is not in here, and drops the one that has not been used for longest if there are too many.
+    /// Adds a new file, and drops the least recently used one if there are too many.
     pub(crate) fn insert(&mut self, index: usize, file: Arc<File>) {
         self.files.truncate(self.limit - 1);
         self.files.insert(0, (index, file));

@@ -1,13 +1,13 @@
-//! Directories of a cache: of this user's, marked as this program's, with files of its own of which those that were used
-//! last stay.
+//! A cache's directory: it belongs to this user, is marked as this program's, and keeps the most recently used of its
+//! own files.
 //!
-//! What can change a cache decides what is read from it. So the directory and its files must be this user's, and no
-//! other user may be able to put another directory in its place: each directory above it is this user's or root's, and
-//! others may not write to it, or may not rename what is not theirs (the sticky bit). A group may write where it is this
-//! process's own one. The directory is looked at as it is opened, and used by its descriptor from then on.
+//! Anyone who can change a cache controls what is read from it. So the directory and its files must be this user's, and
+//! no other user may be able to replace the directory: each directory above it belongs to this user or root, and others
+//! may not write to it, or may not rename files of other users (the sticky bit). A group may write if it is this
+//! process's own. The directory is checked when it is opened, and used by its descriptor from then on.
 //!
-//! A mark ([`MARK`]) says that the directory was made for this. One without it that is not empty is refused, and only
-//! files with own names are ever removed. So a directory that a user names by mistake loses nothing.
+//! A mark ([`MARK`]) shows that the directory was made for this. A nonempty directory without one is refused, and only
+//! files with the cache's own names are ever removed. So a directory given by mistake loses nothing.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -21,18 +21,18 @@ use rustix::io::Errno;
 
 use crate::text::printable;
 
-/// The file that marks a directory, by the Cache Directory Tagging Specification: programs that make backups leave such
-/// directories out.
+/// The file that marks a directory, by the Cache Directory Tagging Specification: backup programs skip such
+/// directories.
 const MARK: &str = "CACHEDIR.TAG";
 const SIGNATURE: &str = "Signature: 8a477f597d28d172789f06886806bc55";
 
-/// What a cache's directory is for.
+/// The purpose of a cache's directory.
 pub(crate) struct Purpose {
-    /// What its mark says, in a word.
+    /// The purpose in a word, for the mark.
     pub(crate) of: &'static str,
     /// Whether a file of this name is the cache's own.
     pub(crate) is_own_name: fn(&[u8]) -> bool,
-    /// Whether a directory without a mark is taken too, if all that is in it has own names.
+    /// Whether a directory without a mark is accepted if it has only files with own names.
     pub(crate) takes_unmarked: bool,
 }
 
@@ -42,7 +42,7 @@ impl Purpose {
     }
 }
 
-/// Such a directory, held open.
+/// A cache's directory, held open.
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
     open: OwnedFd,
@@ -50,7 +50,7 @@ pub(crate) struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    /// Opens the directory at `path`, which is made and marked if it is not there.
+    /// Opens the directory at `path`, which is made and marked if it does not exist.
     pub(crate) fn open(path: &Path, purpose: &Purpose) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let open = open_trusted(&std::fs::canonicalize(path)?)?;
@@ -98,7 +98,7 @@ impl OwnDirectory {
         )))
     }
 
-    /// Opens the file `name`, which is this user's and has no other name.
+    /// Opens the file `name`, if it is this user's and has no other name.
     pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.open, name, flags, Mode::RUSR | Mode::WUSR)?);
@@ -111,14 +111,14 @@ impl OwnDirectory {
         }
     }
 
-    /// Whether `file` is what is called `name`.
+    /// Whether `name` is the name of `file`.
     pub(crate) fn is_called(&self, file: &File, name: &str) -> bool {
         let there = rustix::fs::statat(&self.open, name, AtFlags::SYMLINK_NOFOLLOW);
         let (Ok(ours), Ok(there)) = (rustix::fs::fstat(file), there) else { return false };
         (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
     }
 
-    /// Renames a file; what is called `to` is replaced.
+    /// Renames a file, replacing `to`.
     pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.open, from, &self.open, to)?)
     }
@@ -140,8 +140,8 @@ impl OwnDirectory {
         Ok(names)
     }
 
-    /// If its own files take more than `bytes_max` on the disk, removes what was not used for longest until at most
-    /// `bytes_left` are left. What cannot be removed stays, and so does what has another name.
+    /// If its own files take more than `bytes_max` on the disk, removes the least recently used ones until at most
+    /// `bytes_left` are left. Other files, and files that cannot be removed, stay.
     pub(crate) fn prune(&self, bytes_max: u64, bytes_left: u64) {
         let Ok(mut names) = self.names() else { return };
         names.retain(|name| (self.is_own_name)(name));
@@ -167,7 +167,7 @@ impl OwnDirectory {
     }
 }
 
-/// Says that a file was used now. A directory that cannot say so still works.
+/// Marks a file as used now. If that fails, the directory still works.
 pub(crate) fn touch(file: &File) {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let _ = rustix::fs::futimens(file, &Timestamps { last_access: now, last_modification: now });
@@ -186,8 +186,8 @@ fn is_of_this_user(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Opens a directory of this user's by an absolute path without links. Each directory on the way is looked at when it is
-/// open, so none can be exchanged after that.
+/// Opens a directory of this user by an absolute path without links. Each directory on the way is checked after it is
+/// opened, so none can be exchanged later.
 fn open_trusted(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut open = rustix::fs::open("/", OFlags::PATH | flags, Mode::empty())?;
@@ -210,7 +210,7 @@ fn open_trusted(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether other users cannot exchange what lies in a directory above a cache.
+/// Checks that other users cannot exchange the items of a directory above a cache.
 fn check_above(path: &Path, stat: &Stat) -> io::Result<()> {
     let (mode, is_sticky) = (stat.st_mode, stat.st_mode & 0o1000 != 0);
     let by_others = mode & 0o002 != 0;
@@ -307,7 +307,7 @@ mod tests {
         assert!(directory.open_file("forged", OFlags::RDONLY).is_err());
         directory.open_file("kept", OFlags::WRONLY | OFlags::CREATE).unwrap();
         assert!(aside.join("kept").exists());
-        // Nor files that somebody else could change.
+        // Nor files that another user could change.
         std::fs::hard_link(aside.join("kept"), aside.join("again")).unwrap();
         symlink("forged", aside.join("link")).unwrap();
         std::fs::write(aside.join("loose"), "").unwrap();

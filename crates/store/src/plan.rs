@@ -10,15 +10,16 @@ use rustix::fs::{Dir, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Links};
+use crate::destination::{Destination, Site};
 use crate::file_system::FileSystem;
 use crate::file_time::is_same_time;
 use crate::filter::{Filter, Wanted};
 use crate::inbox::Inbox;
-use crate::landing::{Destination, LandingError, Site};
+use crate::landing_error::LandingError;
 use crate::{Entry, Kind, Manifest, Skipped, Symlink, Timestamp};
 
-/// What happens to an existing file that differs from the one that would land there. An existing file that is the
-/// same, by size and time or by its bytes, is always kept.
+/// What happens to an existing file that differs from the landing one. An existing file that is the same, by size and
+/// time or by its bytes, is always kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// The data set does not land.
@@ -45,18 +46,18 @@ pub enum Fate {
     LeftOut,
     /// The existing file differs, and may not be replaced.
     Refused,
-    /// A directory, a device, a pipe or a socket is there, and never replaced.
+    /// A directory, a device, a pipe or a socket is in its place, and never replaced.
     Blocked,
 }
 
 impl Fate {
-    /// Whether something is to be done.
+    /// Whether it lands.
     pub fn lands(self) -> bool {
         matches!(self, Self::Fetch | Self::Replace)
     }
 }
 
-/// What landing a data set would do.
+/// The effects of landing a data set.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) manifest: Arc<Manifest>,
@@ -69,15 +70,15 @@ pub struct Plan {
     pub(crate) hard_links: Vec<Fate>,
     /// The directories that are wanted.
     pub(crate) directories: Vec<bool>,
-    /// What is wanted and cannot come, because its source may not read it.
+    /// Wanted items that the source may not read.
     unreadable: Skipped,
-    /// Files that land under another of their names, because their own is not wanted.
+    /// Files that land under another one of their names, because their own is not wanted.
     homes: BTreeMap<usize, Vec<u8>>,
-    /// Directories that existed and would be added to, without permission from the user.
+    /// Existing directories that would be added to without the user's permission.
     crowded: Vec<Crowded>,
 }
 
-/// A directory that has something in it, and how many names it would get.
+/// A nonempty directory, and the number of names it would get.
 #[derive(Debug)]
 struct Crowded {
     path: PathBuf,
@@ -89,9 +90,7 @@ struct Crowded {
 impl Plan {
     /// Plans how the files of `manifest` that `filter` selects would land at `site`. Changes nothing.
     ///
-    /// # Errors
-    /// When there is no such place, when it cannot be looked at, or when something else is where a directory is
-    /// needed.
+    /// When the site does not exist or cannot be examined, or when a file is in the place of a directory.
     pub fn new(
         site: &Site,
         manifest: Arc<Manifest>,
@@ -101,7 +100,7 @@ impl Plan {
         Self::of(Destination::find(site, manifest.kind())?, manifest, filter, existing)
     }
 
-    /// The same at a site beneath `inbox`, wherever links and names would lead.
+    /// The same at a site confined to `inbox`.
     ///
     /// # Errors
     /// As [`new`](Plan::new), and when the site lies outside.
@@ -157,7 +156,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Looks at what is there already.
+    /// Examines existing files.
     fn look(&mut self, filter: &Filter) -> Result<(), LandingError> {
         let Some(base) = self.base.take() else { return Ok(()) };
         let manifest = Arc::clone(&self.manifest);
@@ -202,8 +201,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The requested directories that are not empty and would get a new name, chosen by a source. The user has not
-    /// permitted to add to them. `missing` are the directories that would be made.
+    /// The requested directories that are not empty and would get a name chosen by a source, without the user's
+    /// permission to add to them. `missing` are the directories that would be made.
     fn crowded(&self, base: &Beneath, missing: &[&[u8]], filter: &Filter) -> Result<Vec<Crowded>, LandingError> {
         let manifest = &self.manifest;
         let files =
@@ -231,15 +230,14 @@ impl Plan {
         Ok(crowded)
     }
 
-    /// Leaves out that a directory would be added to, where all that it would get are symbolic links and it cannot have
-    /// them: `lacks` says so of one.
+    /// Permits adding to a directory that would only get symbolic links which it cannot have; `lacks` tells that of a
+    /// link.
     pub(crate) fn forgive_links(&mut self, lacks: impl Fn(&Symlink) -> bool) {
         let symlinks = self.manifest.symlinks();
         self.crowded.retain(|crowded| crowded.link.is_none_or(|link| !lacks(&symlinks[link])));
     }
 
-    /// Existing files were begun by an earlier transfer, which may be continued. Says whether they would not be added to
-    /// otherwise.
+    /// Permits continuing an earlier transfer in existing directories. Returns whether this permission was needed.
     pub(crate) fn go_on(&mut self) -> bool {
         !std::mem::take(&mut self.crowded).is_empty()
     }
@@ -256,7 +254,7 @@ impl Plan {
         }
     }
 
-    /// What happens to a further name of `file` at the place of the existing file of `stat`.
+    /// What happens to a hard link of `file` at the place of the existing file of `stat`.
     fn fate_of_name(&self, base: &Beneath, stat: &Stat, file: usize) -> Result<Fate, LandingError> {
         let entry = &self.manifest.entries()[file];
         let home = self.stat(base, self.path(file))?;
@@ -265,7 +263,7 @@ impl Plan {
         Ok(match (self.files[file], self.existing) {
             (Fate::Keep, _) if is_name => Fate::Keep,
             (_, Existing::Keep) => self.fate(stat, entry.metadata.modified, is_copy),
-            // The same bytes as a file of their own: nothing is lost when the two become one.
+            // A copy with the same bytes: nothing is lost when it becomes a link.
             _ if is_copy => Fate::Replace,
             _ => self.fate(stat, entry.metadata.modified, false),
         })
@@ -284,12 +282,12 @@ impl Plan {
         self.base.as_ref()
     }
 
-    /// What would land.
+    /// The manifest of the data set.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// What is wanted and cannot come, because its source may not read it.
+    /// Wanted items that the source may not read.
     pub fn unreadable(&self) -> &Skipped {
         &self.unreadable
     }
@@ -299,12 +297,12 @@ impl Plan {
         self.destination.target()
     }
 
-    /// Whether another transfer is bringing something there.
+    /// Whether another transfer is landing there.
     pub fn is_busy(&self) -> bool {
-        crate::landing::is_busy(&self.destination)
+        self.destination.is_busy()
     }
 
-    /// Where file `index` would be, as a path for people.
+    /// The place of file `index`, as a path for people.
     pub fn place(&self, index: usize) -> PathBuf {
         self.shown(self.path(index))
     }
@@ -335,7 +333,7 @@ impl Plan {
         base.open_own(self.path(index), OFlags::RDONLY).map_err(failed)
     }
 
-    /// Decides about file `index`: `same` says whether the existing file has the same bytes.
+    /// Decides about file `index`; `same`: whether the existing file has the same bytes.
     pub fn settle(&mut self, index: usize, same: bool) {
         let Some(base) = &self.base else { return };
         if let Ok(stat) = base.stat(self.path(index), Links::Refuse) {
@@ -343,20 +341,20 @@ impl Plan {
         }
     }
 
-    /// An earlier transfer of this data set gave file `index` its name, when it had `size` bytes. If the file still
-    /// exists, this transfer continues it.
+    /// Continues file `index`, which an earlier transfer of this data set has named when it had `size` bytes, if the
+    /// file still exists.
     pub(crate) fn go_on_with(&mut self, index: usize, size: u64) {
         let Some(base) = &self.base else { return };
         let is_theirs = |stat: &Stat| is(stat, FileType::RegularFile) && stat.st_size.unsigned_abs() == size;
-        // One that may be replaced anyway may be another one than theirs.
+        // One that may be replaced anyway may not be the transfer's.
         let is_wanted = self.files.get(index).is_some_and(|&fate| !matches!(fate, Fate::LeftOut | Fate::Replace));
         if is_wanted && base.stat(self.path(index), Links::Refuse).is_ok_and(|stat| is_theirs(&stat)) {
             self.files[index] = Fate::Fetch;
         }
     }
 
-    /// After [`go_on_with`](Plan::go_on_with): further names of files that are continued, which the earlier transfer has
-    /// made, are made again.
+    /// After [`go_on_with`](Plan::go_on_with): hard links of continued files that the earlier transfer has made are
+    /// made again.
     pub(crate) fn go_on_with_links(&mut self) {
         let Some(base) = &self.base else { return };
         let identity = |path: &[u8]| base.stat(path, Links::Refuse).ok().map(|stat| (stat.st_dev, stat.st_ino));
@@ -427,7 +425,7 @@ impl Plan {
         LandingError::WouldAdd { path: path.clone(), additions: *additions, is_named }
     }
 
-    /// What is at `path` is never replaced.
+    /// The error of an item at `path` that is never replaced.
     fn blocked(&self, path: &[u8]) -> LandingError {
         let stat = self.base.as_ref().and_then(|base| base.stat(path, Links::Refuse).ok());
         let path = self.shown(path);
@@ -459,7 +457,7 @@ fn has_entries(base: &Beneath, path: &[u8]) -> rustix::io::Result<bool> {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
         Err(errno) => return Err(errno),
     };
-    // Not by its name '.', which leads through the directory: that may not be permitted.
+    // Not by the name '.', which passes through the directory: that may not be permitted.
     for entry in Dir::new(directory.into_fd())? {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
             return Ok(true);

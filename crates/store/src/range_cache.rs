@@ -1,21 +1,21 @@
-//! A cache on disk of parts of remote files that were proven when they came.
+//! A cache on disk of proven parts of remote files.
 //!
-//! The cache's directory has one file for each group of which something is kept. Its name is the hash of the remote file
-//! ([`RemoteFile`]) and the group's number, and its content is one record behind another:
+//! The cache's directory has one file for each group with cached parts. Its name is the hash of the remote file
+//! ([`RemoteFile`]) and the group's number, and its content is a sequence of records:
 //!
 //! ```text
 //! record = magic(4) first(2) count(2) len(4) checksum(32) bytes(len)      numbers in network byte order
 //! ```
 //!
-//! `first` and `count` are chunks of the group, `len` is the length of their bytes. The checksum is over the file's name,
-//! the chunks and the bytes. It finds damage. It is no proof: whoever can write to the directory decides what is read, so
-//! that is its user alone (`own_directory`).
+//! `first` and `count` are chunks of the group, `len` is the length of their bytes. The checksum covers the file's
+//! name, the chunks and the bytes. It detects damage but proves nothing: anyone who can write to the directory controls
+//! what is read. So only its user may write to it (`own_directory`).
 //!
-//! Several processes share a directory. Records are only added, and whole groups replace what was there by a rename. Who
-//! adds a record holds the file's lock, for as long as that takes; who cannot have it keeps nothing. Readers need no lock.
-//! A record that reaches beyond the end of its file is being written, or its writer has died: it does not count. The next
-//! who holds the lock begins the file anew. A record whose checksum is wrong is damaged, and who finds it removes the
-//! file, with the lock.
+//! Several processes share a directory. Records are only added, and whole groups replace a file by a rename. A writer
+//! holds the file's lock while it adds a record, and skips the record if it cannot get the lock. Readers need no lock.
+//! A record that reaches beyond the end of its file is being written, or its writer has died: it does not count. The
+//! next holder of the lock begins the file anew. A record with a wrong checksum is damaged: the reader that finds it
+//! removes the file, with the lock.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -36,11 +36,11 @@ mod generations;
 const MAGIC: [u8; 4] = *b"ihR1";
 const CHECKSUM_BYTES: usize = 32;
 const HEAD_BYTES: usize = 12 + CHECKSUM_BYTES;
-/// The file of a group that would be longer begins anew.
+/// Longest file of a group; a longer one is begun anew.
 const FILE_BYTES_MAX: u64 = 2 * GROUP_BYTES;
-/// The least that a cache may be bounded by.
+/// The smallest bound of a cache.
 pub const BYTES_MIN: u64 = 64 << 20;
-/// The ends of the names of a group's file, of one with versions, and of one that is being made.
+/// Suffixes of a group's file, of one with versions, and of one being made.
 const GROUP_END: &str = ".ranges";
 const VERSIONS_END: &str = ".versions";
 const MADE_END: &str = ".made";
@@ -53,21 +53,21 @@ fn is_own_name(name: &[u8]) -> bool {
         || made.is_some_and(|made| made.len() == 16 && made.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// A remote file whose bytes do not change, and by whose word.
+/// The identity of a remote file with constant bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteFile(Hash);
 
 impl RemoteFile {
-    /// The file of this BLAKE3 hash, whoever has it.
+    /// The file with this BLAKE3 hash, from any source.
     pub fn of_hash(hash: &Hash) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a remote file of a known hash");
         hasher.update(hash.as_bytes());
         Self(hasher.finalize())
     }
 
-    /// A file of a data set, by its index, as those at `source` have described it. `source` must say who that is: others
-    /// may have the same description, and other bytes. So may the same servers later: `generation` tells that, where
-    /// servers say what their files' versions are ([`RangeCache::generation`]).
+    /// A file of a data set, by its index, as described by the servers at `source`. The servers must be part of
+    /// `source`: others may have the same description and other bytes. So may the same servers later: `generation`
+    /// distinguishes that, if servers tell their files' versions ([`RangeCache::generation`]).
     pub fn told_by(source: &str, identity: &Hash, generation: Option<&Hash>, index: u64) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a remote file by its servers' word");
         hasher.update(identity.as_bytes());
@@ -89,7 +89,7 @@ impl RemoteFile {
 /// A group that may be kept.
 struct Group {
     hash: Hash,
-    /// Its file's name.
+    /// The name of its file.
     name: String,
 }
 
@@ -98,20 +98,19 @@ struct Group {
 pub struct RangeCache {
     directory: OwnDirectory,
     bytes_max: u64,
-    /// Bytes that were written since it was last seen how many there are.
+    /// Bytes written since the last count of the cache's size.
     written: AtomicU64,
-    /// Numbers the files that are being made.
+    /// Numbers files in the making.
     made: AtomicU64,
 }
 
 impl RangeCache {
-    /// Opens the cache in `directory`, which is made if it is not there. It is kept to `bytes_max` on the disk, and what
-    /// was not used for longest goes first. Each process beyond the second that shares it may exceed that by a twentieth
+    /// Opens the cache in `directory`, which is made if it does not exist. It is kept to `bytes_max` on the disk; the
+    /// least recently used parts go first. Each process beyond the second that shares it may exceed that by a twentieth
     /// for a while.
     ///
-    /// # Errors
-    /// When it cannot be made, when `bytes_max` is less than [`BYTES_MIN`], when it has files and is no cache, and when
-    /// others could write to it or put another in its place: whoever can change its files decides what is read.
+    /// When it cannot be made, when `bytes_max` is less than [`BYTES_MIN`], when it has files and is not a cache, and
+    /// when others could write to it or replace it: anyone who can change its files controls what is read.
     pub fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
         if bytes_max < BYTES_MIN {
             let text = format!("a cache of {bytes_max} bytes is too small: {BYTES_MIN} or more are needed");
@@ -127,7 +126,7 @@ impl RangeCache {
         Ok(cache)
     }
 
-    /// Puts the bytes of some chunks of a group behind `bytes`, `len` of them: whether they are there.
+    /// Appends the bytes of some chunks of a group, `len` of them, to `bytes`. Returns whether they are cached.
     pub fn get(&self, file: &RemoteFile, group: u64, chunks: &Range<u64>, len: usize, bytes: &mut Vec<u8>) -> bool {
         let group = file.group(group);
         let Ok(file) = self.directory.open_file(&group.name, OFlags::RDONLY) else { return false };
@@ -146,7 +145,7 @@ impl RangeCache {
         }
     }
 
-    /// Removes a file in which something is damaged. What would be added to it would not count.
+    /// Removes a damaged file: records added to it would not count.
     fn discard(&self, file: &File, group: &Group, chunks: &Range<u64>) {
         if let Ok(_lock) = FileLock::exclusive(file)
             && self.directory.is_called(file, &group.name)
@@ -156,11 +155,9 @@ impl RangeCache {
         }
     }
 
-    /// Keeps the bytes of some chunks of a group, if the disk has room for them, and no other process is writing to their
-    /// file.
+    /// Caches the bytes of some chunks of a group, if the disk has room, and no other process is writing to their file.
     ///
-    /// # Errors
-    /// When they could not be written; the cache goes on.
+    /// When they could not be written. The cache still works.
     pub fn put(&self, file: &RemoteFile, group: u64, chunks: &Range<u64>, bytes: &[u8]) -> io::Result<()> {
         let chunk_count = chunks.end.saturating_sub(chunks.start);
         if bytes.is_empty() || chunks.end > GROUP_BYTES / CHUNK_BYTES || bytes.len() as u64 > chunk_count * CHUNK_BYTES
@@ -177,7 +174,7 @@ impl RangeCache {
         if is_whole || !is_sound || len + record.len() as u64 > FILE_BYTES_MAX {
             self.replace(&group.name, &record)?;
         } else {
-            // What is cut short would be in the way of what comes behind it.
+            // A truncated record would hide later ones.
             (&file).write_all(&record).inspect_err(|_| drop(file.set_len(len)))?;
         }
         let written = self.written.fetch_add(record.len() as u64, Ordering::Relaxed) + record.len() as u64;
@@ -189,7 +186,7 @@ impl RangeCache {
     }
 
     fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        // A process that ends here leaves a file that nobody uses, and that therefore goes in its time.
+        // If the process ends here, it leaves an unused file, which is removed in time.
         let made = format!("{:016x}{MADE_END}", self.made.fetch_add(1, Ordering::Relaxed));
         let file = self.directory.open_file(&made, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
         let written = (&file).write_all(content).and_then(|()| self.directory.rename(&made, name));
@@ -201,18 +198,18 @@ impl RangeCache {
     }
 }
 
-/// Chunks that no record has.
+/// No chunks.
 const NO_CHUNKS: Range<u64> = u64::MAX - 1..u64::MAX;
 
-/// What a file has of some chunks.
+/// The result of looking for some chunks in a file.
 enum Found {
-    /// Their bytes, and what follows them in their record.
+    /// Their bytes, and the rest of their record.
     Bytes(Vec<u8>),
     /// Not these.
     Nothing,
-    /// Not these, and its last record is not whole.
+    /// Not these, and its last record is incomplete.
     Unfinished,
-    /// Something in it is damaged.
+    /// It is damaged.
     Damaged,
 }
 
@@ -242,7 +239,7 @@ fn find(file: &File, group: Hash, chunks: &Range<u64>) -> io::Result<Found> {
     Ok(if at == end { Found::Nothing } else { Found::Damaged })
 }
 
-/// What stands before a record's bytes.
+/// The header of a record.
 struct Head {
     chunks: Range<u64>,
     len: usize,
@@ -250,7 +247,7 @@ struct Head {
 }
 
 impl Head {
-    /// `None`: it is none.
+    /// `None`: it is invalid.
     fn parse(head: &[u8; HEAD_BYTES]) -> Option<Self> {
         let (magic, rest) = head.split_first_chunk::<4>()?;
         let (first, rest) = rest.split_first_chunk::<2>()?;

@@ -1,4 +1,4 @@
-//! Finds the parts of a file that are stored. The other parts are holes: they read as zeros, and are skipped for free.
+//! Finds the stored parts of a file. The other parts are holes: they read as zeros, and are skipped at no cost.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,18 +10,17 @@ use rustix::io::Errno;
 use crate::digest::{GROUP_BYTES, ZEROS};
 use crate::disk;
 
-/// The first stored part of `file` within `range`, as its file system reports it. A file system without such reports
-/// says that everything is stored. Moves the file's position.
+/// The first stored part of `file` within `range`, as its file system reports it. Without reports, everything counts as
+/// stored. Moves the file's position.
 ///
-/// # Errors
-/// What the system says.
+/// The system's error.
 pub fn stored_within(file: &File, range: ByteRange) -> std::io::Result<Option<ByteRange>> {
     if range.is_empty() {
         return Ok(None);
     }
     let start = match rustix::fs::seek(file, SeekFrom::Data(range.start)) {
         Ok(start) if start < range.end => start,
-        // Beyond the range, or nothing is stored from there on.
+        // Beyond the range, or nothing more is stored.
         Ok(_) | Err(Errno::NXIO) => return Ok(None),
         Err(Errno::INVAL | Errno::NOTSUP) => return Ok(Some(range)),
         Err(errno) => return Err(errno.into()),
@@ -30,7 +29,7 @@ pub fn stored_within(file: &File, range: ByteRange) -> std::io::Result<Option<By
     Ok(Some(ByteRange::new(start, end.min(range.end))))
 }
 
-/// Whether `range` of `file` is zeros. Reads what is stored of it; `None` once `go_on` has said no.
+/// Whether `range` of `file` is zeros. Reads the stored parts. `None` once `go_on` has returned false.
 ///
 /// # Errors
 /// When it cannot be read, or when the file is shorter.
@@ -55,10 +54,9 @@ pub fn is_zeros(file: &File, range: ByteRange, go_on: impl Fn() -> bool) -> std:
     Ok(Some(true))
 }
 
-/// Makes `range` of `file` a hole if anything of it is stored; false when its file system cannot.
+/// Makes `range` of `file` a hole if some of it is stored; false if its file system cannot.
 ///
-/// # Errors
-/// What the system says beside that.
+/// Any other error of the system.
 pub(crate) fn make_hole(file: &File, range: ByteRange) -> rustix::io::Result<bool> {
     if stored_within(file, range).is_ok_and(|stored| stored.is_none()) {
         return Ok(true);

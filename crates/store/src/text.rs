@@ -1,15 +1,16 @@
 //! Makes text from other machines safe to print.
 
-/// A name, a path or a message as text that is safe on a terminal: bytes that are no UTF-8 are shown by their numbers
-/// (`\xff`), characters that a terminal obeys are escaped. Texts come from other machines, and a terminal does what it is sent.
+/// A name, a path or a message as text that is safe on a terminal: bytes that are not UTF-8 are shown as numbers
+/// (`\xff`), and characters that a terminal obeys are escaped. Such texts come from other machines, and a terminal
+/// obeys what it is sent.
 ///
-/// What it gives stays as it is when it is made printable again.
+/// The result does not change when it is made printable again.
 pub fn printable(text: &[u8]) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut before = ' ';
     for chunk in text.utf8_chunks() {
         for c in chunk.valid().chars() {
-            // Joiners shape the letters of some scripts, and emoji. Between others, they only hide.
+            // Joiners shape the letters of some scripts, and emoji. Elsewhere they only hide.
             let hides = matches!(c, '\u{200c}' | '\u{200d}') && before.is_ascii();
             if hides || is_obeyed(c) {
                 safe.extend(c.escape_default());
@@ -26,20 +27,20 @@ pub fn printable(text: &[u8]) -> String {
     safe
 }
 
-/// [`printable`], of a text that is several lines: they stay lines. What a peer has chosen must not be among them, as
-/// it could make up lines: it is made printable before.
+/// [`printable`] for a text of several lines, which it keeps. A peer's text must not be part of it, because it could
+/// fake lines: make it printable before.
 pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(|line| printable(line.as_bytes())).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a terminal may do anything but draw the character, or draw what stands beside it elsewhere, or draw nothing.
+/// Whether a terminal may do something else than draw the character: move other characters, or draw nothing.
 pub fn is_obeyed(c: char) -> bool {
     match c {
-        // Marks, overrides and isolates of the direction of writing: with them a name reads as another one.
+        // Marks, overrides and isolates of writing direction: they make a name read as another one.
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => true,
-        // Ends of lines and paragraphs, byte order marks, annotations and tags: they are not drawn.
+        // Ends of lines and paragraphs, byte order marks, annotations and tags are not drawn.
         '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => true,
-        // Spaces without a width, and letters without a shape: two names look the same.
+        // Spaces without width, and letters without shape, make two names look the same.
         '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{200b}' => true,
         '\u{2060}'..='\u{2065}' | '\u{3164}' | '\u{ffa0}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => {
             true

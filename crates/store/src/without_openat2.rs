@@ -13,7 +13,7 @@ const OPENAT2: i64 = 437;
 /// The second process is ended if it takes longer.
 const SECONDS_MAX: &str = "300";
 
-/// A filter of system calls by which `openat2` is not there, as by systemd's `RestrictSUIDSGID=`.
+/// A system call filter that makes `openat2` fail, like systemd's `RestrictSUIDSGID=`.
 fn without_openat2() -> BpfProgram {
     let refused = SeccompAction::Errno(Errno::NOSYS.raw_os_error().unsigned_abs());
     let rules = BTreeMap::from([(OPENAT2, Vec::new())]);
@@ -27,17 +27,17 @@ fn every_test_holds_without_openat2() {
         assert!(crate::disk::is_openat2_refused());
         return;
     }
-    // The filter holds for one thread, and for the processes that it starts.
+    // The filter holds for this thread, and for the processes that it starts.
     let again = std::thread::spawn(|| {
         seccompiler::apply_filter(&without_openat2()).unwrap();
         let mut tests = Command::new("timeout");
-        // What fails where is the modelled disk's matter, which has no such call: few seeds are enough.
+        // The modelled disk does not use this call, so few seeds suffice.
         tests.env(VARIABLE, "1").env("INHAUL_POWER_FAILURES", "0..20");
         tests.arg(SECONDS_MAX).arg(std::env::current_exe().unwrap()).output().unwrap()
     });
     let again = again.join().unwrap();
     let told = String::from_utf8_lossy(&again.stdout);
-    // What went well is of no use in the message.
+    // Passed tests need not be in the message.
     let failed = told.split_once("\nfailures:").map_or(&*told, |(_, failed)| failed);
     assert!(again.status.success(), "{}\n{failed}", again.status);
     assert!(told.contains("every_test_holds_without_openat2 ... ok"), "{told}");

@@ -1,18 +1,18 @@
-//! Knowing a datagram that was changed on its way.
+//! Detection of datagrams that were changed on their way.
 //!
-//! UDP's own checksum is 16 bits wide, weak, and made anew by every middle box that rewrites a packet. So each
-//! datagram carries a CRC-32C of all its bytes, without a byte more: it is hidden in the connection id of the envelope
-//! ([`CONNECTION_FIELD`]), which on the wire is the id XOR the CRC-32C of the whole datagram with zeros in place of
-//! the id, padding included. A datagram that arrives changed then shows a connection that does not exist (but for one
-//! in 2^32), and is dropped as a stranger's.
+//! UDP's own checksum has 16 bits, is weak, and every middle box that rewrites a packet recomputes it. So each datagram
+//! carries a CRC-32C of all its bytes. It takes no extra byte: it is hidden in the envelope's connection id
+//! ([`CONNECTION_FIELD`]). On the wire this field is the id XOR the CRC-32C of the whole datagram, padding included,
+//! with zeros in place of the id. A changed datagram then shows a connection that does not exist (except for one in
+//! 2^32), and is dropped.
 //!
-//! It is a checksum and no seal: whoever means to can make a datagram that passes.
+//! It is a checksum, not a seal: an attacker can make a datagram that passes.
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 use inhaul_transport::CONNECTION_FIELD;
 
-/// Masks the datagram's connection id with its checksum, or unmasks it: doing it twice leaves the datagram as it was.
-/// One that is too short to have an envelope is left alone; no port takes it.
+/// Masks the datagram's connection id with its checksum, or unmasks it: a second call restores the datagram. One that
+/// is too short for an envelope is not changed; every port drops it.
 pub fn mask(datagram: &mut [u8]) {
     let Some(id) = take_id(datagram) else { return };
     put_id(datagram, id ^ crc32_iscsi(datagram));
@@ -23,7 +23,7 @@ pub fn mask_each(message: &mut [u8], datagram_len: usize) {
     message.chunks_mut(datagram_len.max(1)).for_each(mask);
 }
 
-/// As [`mask`], for a datagram in pieces. The connection id lies in the first.
+/// As [`mask`], for a datagram in pieces. The first piece has the connection id.
 pub(crate) fn mask_pieces<'p>(head: &mut [u8], rest: impl Iterator<Item = &'p [u8]>) {
     let Some(id) = take_id(head) else { return };
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
@@ -32,7 +32,7 @@ pub(crate) fn mask_pieces<'p>(head: &mut [u8], rest: impl Iterator<Item = &'p [u
     put_id(head, id ^ digest.finalize() as u32);
 }
 
-/// Takes the connection id out of a datagram: zeros are left in its place.
+/// Takes the connection id out of a datagram and leaves zeros.
 fn take_id(datagram: &mut [u8]) -> Option<u32> {
     let field = datagram.get_mut(CONNECTION_FIELD)?.first_chunk_mut()?;
     Some(u32::from_be_bytes(std::mem::take(field)))

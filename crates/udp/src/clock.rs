@@ -3,7 +3,7 @@
 use inhaul_base::Time;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// A clock that never goes back (`CLOCK_MONOTONIC`), counted from when it was made. Copies count from the same moment.
+/// A clock that never goes back (`CLOCK_MONOTONIC`), counted from its start. Copies have the same start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: u64,
@@ -15,13 +15,13 @@ impl Clock {
         Self { origin: nanos(clock_gettime(ClockId::Monotonic)) }
     }
 
-    /// The reading.
+    /// The time now.
     pub fn now(self) -> Time {
         Time::from_nanos(nanos(clock_gettime(ClockId::Monotonic)).saturating_sub(self.origin))
     }
 }
 
-/// A kernel time, of a clock that is never negative, in nanoseconds.
+/// The nanoseconds of a kernel clock that is never negative.
 pub(crate) fn nanos(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,4 +1,4 @@
-//! What a socket is to those who send and receive over it.
+//! What a transmitter and a receiver need of a socket.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 use crate::socket::Socket;
 use crate::sys::{Arrival, Outgoing};
 
-/// How a socket stands that keeps some of what it was given, before the kernel has it.
+/// The state of a socket that buffers data in front of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It takes no more just now.
+    /// Its buffer is full for now.
     Full,
     /// It takes more.
     Open,
-    /// Nothing comes or goes over it any more.
+    /// It is closed, both ways.
     Closed,
 }
 
-/// What a [`Transmitter`](crate::Transmitter) and a [`Receiver`](crate::Receiver) need of a socket. A [`Socket`] is
-/// one; a test may have another, over which datagrams go in virtual time. It is a parameter and no object: a call
-/// costs what it did.
+/// What a [`Transmitter`](crate::Transmitter) and a [`Receiver`](crate::Receiver) need of a socket. [`Socket`]
+/// implements it. A test may have another one, which carries datagrams in virtual time. It is used as a type parameter,
+/// so a call costs nothing extra.
 pub trait DatagramSocket {
     /// As [`Socket::local_address`].
     fn local_address(&self) -> SocketAddr;
@@ -44,12 +44,11 @@ pub trait DatagramSocket {
 
     /// As [`Socket::receive`].
     ///
-    /// # Errors
-    /// When the socket is broken; that nothing has come is none.
+    /// When the socket is broken. No arrival is no error.
     fn receive(&self, slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>) -> io::Result<()>;
 
-    /// The poller has reported it: it hands on what it keeps, and says how it stands. `None` for one that keeps
-    /// nothing: the poller knows how it stands.
+    /// Called when the poller reports the socket: passes buffered data on, and returns the state. `None` if the socket
+    /// buffers nothing; then the poller's report is its state.
     fn hand_on(&self) -> Option<Standing> {
         None
     }

@@ -1,27 +1,27 @@
 //! The socket engine: batches of datagrams between the kernel and a protocol's state machine, over Linux.
 //!
-//! It knows no protocol. What it does is move bytes with as few system calls and copies as the kernel allows:
+//! It knows no protocol. It moves bytes with as few system calls and copies as the kernel allows:
 //!
 //! - A [`Socket`] is UDP over IPv4, IPv6 or both, with the buffers that the system gives, the don't-fragment bit, and
 //!   segmentation and receive offload where there are any.
-//! - A [`Transmitter`] sends a `TxBatch`: datagrams of equal length leave as one message that the kernel cuts. A
-//!   [`BodySource`] reads their bodies to between the heads.
-//! - Each datagram is sealed with the keys of its flow ([`seal`]), or carries a [`checksum`] where it has none: the
-//!   transmitter adds it, and the receiver takes it out.
-//! - A [`Receiver`] takes in a [`Batch`] of messages, for `Endpoint::handle_datagrams`, and then delivers their bodies
-//!   to the `Place`s that the endpoint answered with. Given a [`Window`], bodies are received right where they belong.
-//! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
-//! - A [`watch`] foresees when a thread will not run, and how much its host can take in.
-//! - [`listen_tcp`] listens on all addresses of a host, whatever its system is set to.
-//! - [`thread`] pins and meters the thread, [`Interface`] tells what is known of the machine's links.
+//! - A [`Transmitter`] sends a `TxBatch`: datagrams of equal length leave as one message, which the kernel segments. A
+//!   [`BodySource`] reads their bodies in place, between the heads.
+//! - Each datagram is sealed with the keys of its flow ([`seal`]), or carries a [`checksum`] if the flow has none. The
+//!   transmitter adds it, and the receiver removes it.
+//! - A [`Receiver`] receives a [`Batch`] of messages, for `Endpoint::handle_datagrams`, and then delivers their bodies
+//!   to the `Place`s in the endpoint's answer. With a [`Window`], bodies are received directly in place.
+//! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], exact to the nanosecond if needed.
+//! - A [`watch`] foresees when a thread will not run, and the rate that its host can take in.
+//! - [`listen_tcp`] listens on all addresses of a host, with or without IPv6.
+//! - [`thread`] pins and meters the thread; [`Interface`] describes the machine's links.
 //!
-//! What the link emulator needs of the kernel beside that is here too: [`create_tun`], [`NetDevice`], [`unshare`],
-//! [`reap_child`]; and [`tcp_counts`], which the laboratory asks of its rival, the kernel's TCP.
+//! The link emulator's kernel interface is here too: [`create_tun`], [`NetDevice`], [`unshare`], [`reap_child`]. So is
+//! [`tcp_counts`], by which the laboratory measures its rival, the kernel's TCP.
 //!
-//! A loop around them, which the mover has, is: wait; receive and show the batch to the endpoint; deliver; drain the
-//! endpoint, transmitting; and again.
+//! The mover's loop around them: wait; receive, and show the batch to the endpoint; deliver; drain the endpoint while
+//! transmitting; and again.
 //!
-//! Unsafe code lives in the `sys` module only; what leaves it is safe.
+//! Unsafe code is in the `sys` module only, behind a safe interface.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where clocks are read and threads wait")]

@@ -1,5 +1,5 @@
-//! Sockets on all addresses of a host, whatever its system is set to: without IPv6 in the kernel, or with IPv6 kept apart
-//! from IPv4 (`net.ipv6.bindv6only`).
+//! Sockets on all addresses of a host, on every system: without IPv6 in the kernel, or with IPv6 apart from IPv4
+//! (`net.ipv6.bindv6only`).
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -9,13 +9,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::sys::limit_packets;
 
-/// Whether a socket cannot be had because the system has no IPv6: no such sockets, or no such addresses.
+/// Whether a socket was refused because the system has no IPv6: no sockets, or no addresses.
 pub fn lacks_ipv6(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
-/// Binds to `address`. Where that is `[::]` and the system has no IPv6, to `0.0.0.0` and the same port: all that such a
-/// host has.
+/// Binds to `address`. If that is `[::]` and the system has no IPv6, binds to `0.0.0.0` and the same port.
 pub(crate) fn bind_any<T, E>(
     address: SocketAddr,
     mut bind: impl FnMut(SocketAddr) -> Result<T, E>,
@@ -27,8 +26,8 @@ pub(crate) fn bind_any<T, E>(
     if is_all && bound.as_ref().err().is_some_and(lacks) { bind(all_of_ipv4) } else { bound }
 }
 
-/// Listens for TCP connections on `address`; `backlog` of them may wait to be taken. `[::]` takes IPv4 as well, and is
-/// `0.0.0.0` where the system has no IPv6. No packet has more than `packet_bytes`, either way, if that is given.
+/// Listens for TCP connections on `address`; at most `backlog` of them wait to be accepted. `[::]` takes IPv4 as well,
+/// and is `0.0.0.0` if the system has no IPv6. `packet_bytes`, if given, is the largest packet in both directions.
 ///
 /// # Errors
 /// When the address cannot be used.
@@ -42,7 +41,7 @@ fn listen_at(address: SocketAddr, backlog: u16, packet_bytes: Option<u16>) -> io
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, !address.ip().is_unspecified())?;
     }
-    // As the standard library does: connections that have ended do not hold the port.
+    // As the standard library does: ended connections do not block the port.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
     if let Some(bytes) = packet_bytes {

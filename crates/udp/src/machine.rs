@@ -1,4 +1,4 @@
-//! What the machine tells of its network interfaces.
+//! The machine's network interfaces.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -13,53 +13,51 @@ use crate::sys::interface_addresses;
 pub struct Interface {
     /// Its name, like `eth0`.
     pub name: String,
-    /// Largest IP packet that it takes, in bytes.
+    /// Largest IP packet, in bytes.
     pub mtu: u32,
-    /// Speed of its link, when it is hardware that tells. Virtual interfaces claim speeds that mean nothing.
+    /// Speed of its link, if hardware tells it. Virtual interfaces claim meaningless speeds.
     pub speed: Option<Bitrate>,
 }
 
 impl Interface {
-    /// The interface that has `address`; `None` when no interface has.
+    /// The interface that has `address`; `None` if none has.
     ///
-    /// # Errors
-    /// When the system does not tell of its interfaces.
+    /// When the system does not list its interfaces.
     pub fn with_address(address: IpAddr) -> io::Result<Option<Self>> {
         let address = address.to_canonical();
         let found = interface_addresses()?.into_iter().find(|(_, own)| *own == address);
         found.map(|(name, _)| Self::read(Path::new("/sys/class/net"), name)).transpose()
     }
 
-    /// The interface that packets to `peer` leave by; `None` when it cannot be told.
+    /// The interface by which packets to `peer` leave; `None` if it is unknown.
     ///
-    /// # Errors
-    /// When there is no way to the peer, or the system does not tell of its interfaces.
+    /// When there is no route to the peer, or the system does not list its interfaces.
     pub fn toward(peer: SocketAddr) -> io::Result<Option<Self>> {
         let any = if peer.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
-        // Connecting a UDP socket sends nothing; it only has the kernel look up the route.
+        // Connecting a UDP socket sends nothing. The kernel only looks up the route.
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(peer)?;
         let local = socket.local_addr()?;
         match interface_name(zone_of(local)) {
-            // Each interface may have the same address of a link.
+            // Several interfaces may have the same link-local address.
             Some(name) => Self::read(Path::new("/sys/class/net"), name).map(Some),
             None => Self::with_address(local.ip()),
         }
     }
 
-    /// Reads what `classes` (`/sys/class/net`) says of an interface.
+    /// Reads an interface from `classes` (`/sys/class/net`).
     fn read(classes: &Path, name: String) -> io::Result<Self> {
         let class = classes.join(&name);
         let mtu = read_number(class.join("mtu"))?;
         let mtu = u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData)?;
-        // No speed is an error or -1, as the driver likes.
+        // Without a speed, some drivers give an error and some -1.
         let mbps = class.join("device").exists().then(|| read_number(class.join("speed")).ok()).flatten();
         let speed = mbps.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0 && n < u32::MAX);
         Ok(Self { name, mtu, speed: speed.map(|n| Bitrate::from_mbps(n.into())) })
     }
 }
 
-/// The index of the interface of an address of a link; 0: it has none.
+/// The interface index of a link-local address; 0: none.
 fn zone_of(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(address) if matches!(address.ip(), ip if ip.is_unicast_link_local()) => address.scope_id(),
@@ -67,8 +65,7 @@ fn zone_of(address: SocketAddr) -> u32 {
     }
 }
 
-/// An address as it is written for others, in words and in addresses: that of a link has its interface behind it, by its
-/// name. It has no brackets.
+/// An address as text. A link-local one ends in the name of its interface. No brackets.
 pub fn written(address: SocketAddr) -> String {
     let ip: IpAddr = address.ip();
     match zone_of(address) {
@@ -79,7 +76,7 @@ pub fn written(address: SocketAddr) -> String {
 
 /// The name of an interface.
 fn interface_name(index: u32) -> Option<String> {
-    // Any socket will do.
+    // The ioctl works on any socket.
     let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok().filter(|_| index != 0)?;
     rustix::net::netdevice::index_to_name(&any, index).ok()
 }

@@ -11,16 +11,16 @@ use rustix::io::Errno;
 
 use crate::clock::Clock;
 
-/// A deadline nearer than this is not slept for: going to sleep and waking up takes about as long.
+/// A deadline nearer than this is not slept for: to fall asleep and wake up takes about as long.
 const SPIN: Span = Span::from_micros(30);
 
-/// Most events that one wait reports; the others come with the next.
+/// Most events of one wait; the others come with the next.
 const EVENTS_MAX: usize = 64;
 
-/// What to wait for on a file descriptor.
+/// The readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// There is something to read, or the other side has closed.
+    /// Readable, or closed by the other side.
     Read,
     /// There is room to write.
     Write,
@@ -28,7 +28,7 @@ pub enum Interest {
     ReadWrite,
 }
 
-/// What a file descriptor is ready for. Errors and hang-ups show as both, so that the next call tells of them.
+/// The readiness of a file descriptor. Errors and hang-ups show as both, so that the next call reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The token that it was registered with.
@@ -99,8 +99,7 @@ impl Poller {
         if deadline.since(clock.now()) > SPIN {
             return self.sleep_until(clock, deadline, events);
         }
-        // Whoever else wants this processor, the kernel's network thread above all, must not wait for somebody who
-        // waits.
+        // Other threads, above all the kernel's network thread, must not wait for a thread that only waits.
         std::thread::yield_now();
         self.look(events)
     }

@@ -10,13 +10,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use crate::listening::{bind_any, lacks_ipv6};
 use crate::sys::{self, Arrival, Outgoing, option, set_option};
 
-/// Whether the kernel may join and cut datagrams for us.
+/// Whether the kernel may join and segment datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// Segmentation and receive offload where the kernel has them.
+    /// Segmentation and receive offload if the kernel has them.
     #[default]
     Auto,
-    /// One datagram a message, as on a system without offloads.
+    /// One datagram per message, as on a system without offloads.
     Off,
 }
 
@@ -29,16 +29,16 @@ pub struct SocketOptions {
     pub receive_buffer_bytes: usize,
     /// Send buffer to ask for, in bytes. The kernel gives at most `net.core.wmem_max`.
     pub send_buffer_bytes: usize,
-    /// Whether other sockets of this user may have the same address and port, if they say so too: what comes from a
-    /// peer that one of them is connected to is that one's, and the rest goes to one that is not connected.
+    /// Whether other sockets of this user may share the address and port, if they agree. A datagram goes to the socket
+    /// that is connected to its peer, or else to an unconnected one.
     pub share_port: bool,
-    /// Whether it may take a port that a socket of another user has, which allows it (`SO_REUSEADDR`): only while it is
-    /// bound.
+    /// Whether it may share a port with another user's socket that allows it (`SO_REUSEADDR`). This holds only for the
+    /// moment of binding.
     pub beside_others: bool,
 }
 
 impl Default for SocketOptions {
-    /// Offloads where there are any; more buffer than most systems give, 8 MiB to receive and 4 MiB to send.
+    /// Offloads if available. More buffer than most systems give: 8 MiB to receive and 4 MiB to send.
     fn default() -> Self {
         Self {
             offload: Offload::Auto,
@@ -53,20 +53,20 @@ impl Default for SocketOptions {
 /// Why a socket could not be made ready.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// The kernel gives no socket of this family.
+    /// The kernel refuses a socket of this family.
     #[error("no UDP socket for {address} could be made: {source}")]
     Create {
         /// The local address that was wanted.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// The local address is in use, or not of this machine, or not allowed.
+    /// The local address is in use, not of this machine, or not allowed.
     #[error("UDP address {address} cannot be used: {source}; choose another address or port, or stop what holds it")]
     Bind {
         /// The local address that was wanted.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// There is no way to the peer.
@@ -74,26 +74,26 @@ pub enum SocketError {
     Connect {
         /// The peer.
         peer: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// An option that every Linux has was refused.
+    /// The kernel refused an option that every Linux has.
     #[error("the kernel refused the socket option {option}: {source}")]
     Option {
         /// The option's name.
         option: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
 
-/// A non-blocking UDP socket over IPv4, IPv6 or both (`[::]`), with the don't-fragment bit set on all that it sends.
+/// A non-blocking UDP socket over IPv4, IPv6 or both (`[::]`). All packets leave with the don't-fragment bit.
 ///
-/// Addresses are plain: an IPv4 peer of a dual-stack socket is an IPv4 address here, in and out.
+/// Addresses are plain: an IPv4 peer of a dual-stack socket has an IPv4 address here, in both directions.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
-    /// Whether the kernel wants IPv6 addresses, whatever they stand for.
+    /// Whether the kernel takes IPv6 addresses only, also for IPv4 peers.
     ipv6: bool,
     local: SocketAddr,
     peer: Option<SocketAddr>,
@@ -104,8 +104,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket bound to `address`; port 0 lets the kernel choose one, and `[::]` takes IPv4 as well, and is
-    /// `0.0.0.0` where the system has no IPv6.
+    /// A socket bound to `address`. The kernel chooses the port if it is 0. `[::]` takes IPv4 as well, and is `0.0.0.0`
+    /// if the system has no IPv6.
     ///
     /// # Errors
     /// When the address cannot be used, or a basic option is refused. Missing offloads are no error.
@@ -134,7 +134,7 @@ impl Socket {
         Self::set_up(fd, address, options, false)
     }
 
-    /// Takes over a socket that is bound already.
+    /// Takes over a bound socket.
     ///
     /// # Errors
     /// When it is no UDP socket, or a basic option is refused.
@@ -148,17 +148,17 @@ impl Socket {
             return Err(unusable(rustix::io::Errno::PROTOTYPE));
         }
         fcntl_setfd(&fd, FdFlags::CLOEXEC).and_then(|()| ioctl_fionbio(&fd, true)).map_err(unusable)?;
-        // Whoever has made it may have given it more than this process could.
+        // Its maker may have been allowed larger buffers than this process.
         Self::set_up(fd, address, options, true)
     }
 
-    /// Sets a bound socket up; if it `keeps`, its buffers become no smaller.
+    /// Sets a bound socket up. With `keeps`, its buffers do not become smaller.
     fn set_up(fd: OwnedFd, address: SocketAddr, options: &SocketOptions, keeps: bool) -> Result<Self, SocketError> {
         forbid_fragments(fd.as_fd(), address.ip())?;
         let receive_buffer_bytes =
             buffer(fd.as_fd(), libc::SO_RCVBUF, "SO_RCVBUF", options.receive_buffer_bytes, keeps)?;
         let send_buffer_bytes = buffer(fd.as_fd(), libc::SO_SNDBUF, "SO_SNDBUF", options.send_buffer_bytes, keeps)?;
-        // A counter and a time, nothing that anything depends on: old kernels and sandboxes may lack them.
+        // A counter and a time stamp. Both are optional: old kernels and sandboxes may lack them.
         let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         tell_marks(fd.as_fd(), address.is_ipv6());
@@ -174,47 +174,45 @@ impl Socket {
         Ok(Self { fd, ipv6, local, peer: None, segments, aggregates, receive_buffer_bytes, send_buffer_bytes })
     }
 
-    /// Takes datagrams of `peer` only from now on, and finds the way to it once and for all.
+    /// Takes only datagrams of `peer` from now on, and fixes the route to it.
     ///
-    /// # Errors
-    /// When there is no way to the peer.
+    /// When there is no route to the peer.
     pub fn connect(&mut self, peer: SocketAddr) -> Result<(), SocketError> {
         let failed = |error: rustix::io::Errno| SocketError::Connect { peer, source: error.into() };
         rustix::net::connect(&self.fd, &self.kernel_address(peer)).map_err(failed)?;
         self.local = local_address(&self.fd).map_err(failed)?;
         self.peer = Some(peer);
-        // All comes to that one address from now on.
+        // From now on all datagrams come to this one address.
         tell_destinations(self.fd.as_fd(), self.ipv6, false);
         Ok(())
     }
 
-    /// The local address, with the port that the kernel chose; unspecified until connected if it was bound so.
+    /// The local address, with the kernel's choice of port. If it was bound unspecified, it stays so until connected.
     pub const fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Whether a message may be cut into datagrams by the kernel.
+    /// Whether the kernel may segment a message into datagrams.
     pub const fn segments(&self) -> bool {
         self.segments
     }
 
-    /// Whether the kernel may hand over several datagrams as one message.
+    /// Whether the kernel may deliver several datagrams as one message.
     pub const fn aggregates(&self) -> bool {
         self.aggregates
     }
 
-    /// The receive buffer that the kernel gave, in bytes of payload about: half of what it accounts for.
+    /// The receive buffer's size in bytes of payload, about: half of the kernel's accounting.
     pub const fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes
     }
 
-    /// The send buffer that the kernel gave, in bytes of payload about.
+    /// The send buffer's size in bytes of payload, about.
     pub const fn send_buffer_bytes(&self) -> usize {
         self.send_buffer_bytes
     }
 
-    /// Largest IP packet that the kernel believes the path to the connected peer carries, in bytes; `None` when not
-    /// connected.
+    /// The kernel's estimate of the path MTU to the connected peer, in bytes; `None` when not connected.
     pub fn path_mtu(&self) -> Option<u32> {
         self.peer?;
         let ipv4 = self.local.is_ipv4();
@@ -222,27 +220,25 @@ impl Socket {
         u32::try_from(option(self.as_fd(), level, name).ok()?).ok()
     }
 
-    /// A message to `peer`, cut into datagrams of `segment` bytes.
+    /// A message to `peer`, to be segmented into datagrams of `segment` bytes.
     pub fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
-        // A connected socket knows the way already; naming the peer again would have the kernel look for it each time.
+        // A connected socket has a route. With the peer's name, the kernel would look it up again for each message.
         let to = (self.peer != Some(peer)).then(|| self.kernel_address(peer));
         let v6 = peer.ip().to_canonical().is_ipv6();
         Outgoing { to, from: None, bytes, segment, reads_marks: false, v6 }
     }
 
-    /// Sends messages, at most [`crate::MESSAGES_MAX`], and says how many left.
+    /// Sends messages, at most [`crate::MESSAGES_MAX`]; returns how many were sent.
     ///
-    /// # Errors
-    /// Why the first could not be sent: `WouldBlock` when the network takes no more just now.
+    /// Why the first could not be sent. `WouldBlock`: the socket buffer is full.
     pub fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
         sys::send(self.as_fd(), messages.into_iter())
     }
 
-    /// Receives what has come: message `m` is scattered over `slices[ends[m - 1]..ends[m]]`, and what is known of it
-    /// is appended to `arrivals`. Nothing is appended when nothing has come.
+    /// Receives messages without waiting. Message `m` is scattered over `slices[ends[m - 1]..ends[m]]`, and its
+    /// description is appended to `arrivals`. Without a message, nothing is appended.
     ///
-    /// # Errors
-    /// When the socket is broken. What ICMP reports of earlier datagrams is not: the path may come up yet.
+    /// When the socket is broken. An ICMP report about an earlier datagram is no error: the path may recover.
     pub fn receive(
         &self,
         slices: &mut [IoSliceMut<'_>],
@@ -252,14 +248,14 @@ impl Socket {
         loop {
             match sys::receive(self.as_fd(), slices, ends, arrivals) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Each such report is taken from the socket by reading it, so the loop ends.
+                // Reading a report removes it from the socket, so the loop ends.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted || is_icmp_report(&error) => {}
                 result => return result,
             }
         }
     }
 
-    /// The address as this socket's family writes it.
+    /// The address in the form of this socket's family.
     fn kernel_address(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V4(v4) if self.ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
@@ -274,9 +270,9 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether the error only tells what an ICMP message says of an earlier datagram: that it met a closed port or a dead end,
-/// for one (RFC 1122 4.1.3.3: soft errors). Anybody can send such a message, so none of them ends anything. The list is
-/// what Linux makes of them (`icmp_err_convert`, `icmpv6_err_convert`).
+/// Whether the error is only an ICMP report about an earlier datagram, for example a closed port or an unreachable host
+/// (RFC 1122 4.1.3.3: soft errors). Anyone can send such a message, so none of them ends anything. The list is Linux's
+/// translation (`icmp_err_convert`, `icmpv6_err_convert`).
 pub(crate) fn is_icmp_report(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let soft = [
@@ -294,8 +290,8 @@ pub(crate) fn is_icmp_report(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| soft.contains(&errno))
 }
 
-/// Sets the don't-fragment bit, and has the kernel pass what is larger than its guess of the path's MTU: finding that
-/// MTU is the protocol's business.
+/// Sets the don't-fragment bit. The kernel sends packets even above its estimate of the path MTU: to find the MTU is
+/// the protocol's task.
 fn forbid_fragments(fd: BorrowedFd<'_>, address: IpAddr) -> Result<(), SocketError> {
     let refused = |option, source| SocketError::Option { option, source };
     if address.is_ipv6() {
@@ -307,15 +303,15 @@ fn forbid_fragments(fd: BorrowedFd<'_>, address: IpAddr) -> Result<(), SocketErr
         .map_err(|error| refused("IP_MTU_DISCOVER", error))
 }
 
-/// Has the kernel tell, or tell no more, to which of this host's addresses a message came: see [`Arrival::to`]. Where
-/// it cannot, a host with several addresses answers from the one that the kernel prefers, as it would without this.
+/// Turns reports of a message's destination address on or off: see [`Arrival::to`]. Without them, a host with several
+/// addresses answers from the kernel's preferred one.
 fn tell_destinations(fd: BorrowedFd<'_>, ipv6: bool, on: bool) {
-    // An IPv6 socket tells of IPv4 by this as well.
+    // This option covers an IPv6 socket's IPv4 traffic as well.
     let (level, name) = if ipv6 { (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (IPPROTO_IP, libc::IP_PKTINFO) };
     let _ = set_option(fd, level, name, on.into());
 }
 
-/// Has the kernel tell which messages have met congestion: see [`Arrival::congested`]. Where it cannot, losses tell.
+/// Turns reports of congestion marks on: see [`Arrival::congested`]. Without them, only losses show congestion.
 fn tell_marks(fd: BorrowedFd<'_>, ipv6: bool) {
     if ipv6 {
         let _ = set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
@@ -324,7 +320,7 @@ fn tell_marks(fd: BorrowedFd<'_>, ipv6: bool) {
     let _ = set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1);
 }
 
-/// Asks for a buffer of `bytes`, unless it has more and `keeps` it, and says what came of it.
+/// Asks for a buffer of `bytes`, unless it `keeps` a larger one. Returns the size that it got.
 fn buffer(
     fd: BorrowedFd<'_>,
     name: i32,
@@ -333,7 +329,7 @@ fn buffer(
     keeps: bool,
 ) -> Result<usize, SocketError> {
     let refused = |source| SocketError::Option { option: option_name, source };
-    // The kernel doubles what is asked for, to allow for its own bookkeeping, and reports the doubled number.
+    // The kernel doubles the requested size for its own bookkeeping, and reports the doubled one.
     let given = || option(fd, SOL_SOCKET, name).map(|doubled| usize::try_from(doubled).unwrap_or(0) / 2);
     if !keeps || given().map_err(refused)? < bytes {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
@@ -435,7 +431,7 @@ mod tests {
         assert_eq!(socket.path_mtu(), None);
         socket.connect(peer.local_address()).unwrap();
         let loopback = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
-        // The kernel never speaks of more than the largest IP packet, whatever the interface says.
+        // The kernel never reports more than the largest IP packet, even for a larger interface MTU.
         assert_eq!(socket.path_mtu(), Some(loopback.trim().parse::<u32>().unwrap().min(65_535)));
     }
 

@@ -1,4 +1,4 @@
-//! The calling thread: where it runs, how exactly it sleeps, what it costs.
+//! The calling thread: its processors, the precision of its sleep, its cost.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -11,16 +11,14 @@ use crate::clock::nanos;
 
 /// Keeps the thread on one processor.
 ///
-/// # Errors
-/// When there is no such processor, or the thread may not run there.
+/// When the processor does not exist, or the thread may not run there.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     pin_to_cpus(&[cpu])
 }
 
-/// Keeps the thread, and processes that it starts from now on, on these processors.
+/// Keeps the thread, and processes that it starts later, on these processors.
 ///
-/// # Errors
-/// When there is one that does not exist, or the thread may not run on any of them.
+/// When one does not exist, or the thread may run on none of them.
 pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -32,16 +30,15 @@ pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Has the thread woken when it asked for and not up to 50 us later, as the kernel does by default to save power.
+/// The thread wakes at the requested time. By default the kernel wakes it up to 50 us later, to save power.
 ///
-/// # Errors
-/// When the kernel does not know of it.
+/// When the kernel lacks it.
 pub fn sleep_exactly() -> io::Result<()> {
     Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// Has the thread run in short turns, a tenth of a millisecond, so that it waits less for the processor when it wakes
-/// up. Its share stays as it is. It takes effect since Linux 6.12.
+/// Gives the thread short time slices, a tenth of a millisecond, so that it waits less for the processor after it wakes
+/// up. Its share stays the same. Takes effect since Linux 6.12.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -49,7 +46,7 @@ pub fn run_in_short_turns() -> io::Result<()> {
     crate::sys::set_slice(Span::from_micros(100))
 }
 
-/// Has the thread run only when nobody else wants its processor.
+/// The thread runs only when no other wants its processor.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -66,8 +63,7 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// How often the thread has left its processor because it had to wait for something, and not because another had its
-/// turn.
+/// How often the thread has left its processor to wait, rather than by preemption.
 pub fn waits() -> u64 {
     crate::sys::voluntary_switches()
 }

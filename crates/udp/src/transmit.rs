@@ -1,69 +1,49 @@
 //! From a batch of transmissions to the network.
 
+mod source;
 mod staged;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::SocketAddr;
 
-use inhaul_base::ByteRange;
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{FlowId, Transmit, TxBatch};
 use rustix::io::Errno;
 
 use crate::datagrams::DatagramSocket;
 use crate::seal::Seals;
+pub use source::BodySource;
+pub use staged::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use staged::{Run, Staged};
 
-/// Most bytes that one message carries: what fits an IPv4 packet behind IP and UDP headers.
-pub const MESSAGE_BYTES_MAX: usize = 65_507;
-
-/// Most datagrams that the kernel cuts a message into (`UDP_MAX_SEGMENTS`; 128 since Linux 6.11).
-pub const SEGMENTS_MAX: usize = 64;
-
-/// Where the bodies of datagrams come from.
-pub trait BodySource {
-    /// Fills `bodies`, one behind the other, with the bytes of the flow's object from `offset` on.
-    ///
-    /// # Errors
-    /// When not all of the bytes can be had. What was written until then is ignored.
-    fn read(&mut self, flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()>;
-
-    /// These bytes of the flow's object, if they lie in memory in one piece: a sealed flow seals them from there, so
-    /// they are not copied first. They must not change meanwhile, so a mapped file is no such memory.
-    fn lend(&self, flow: FlowId, range: ByteRange) -> Option<&[u8]> {
-        let (_, _) = (flow, range);
-        None
-    }
-}
-
-/// How far a [`Transmitter`] has got with a batch.
+/// The result of sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
-    /// All of it has left.
+    /// All of it was sent.
     All,
-    /// The socket's buffer is full (EAGAIN): go on when the socket is writable.
+    /// The socket's buffer is full (EAGAIN): continue when the socket is writable.
     Full,
-    /// The system has no memory for more just now (ENOBUFS): go on a little later. The socket may count as writable
-    /// all the while, so that is not to be waited for.
+    /// The system is out of memory for now (ENOBUFS): continue a little later. The socket may stay writable, so do not
+    /// wait for that.
     NoMemory,
 }
 
-/// Why datagrams of a flow could not be sent. The other flows of the batch are not concerned: call
-/// [`Transmitter::transmit`] again to go on behind the datagrams that failed.
+/// Why datagrams of a flow could not be sent. Other flows of the batch are not affected: call [`Transmitter::transmit`]
+/// again to continue behind the failed datagrams.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The source of the flow's object did not give the bytes.
+    /// The source did not give the bytes of the flow's object.
     #[error("the data to send could not be read: {source}")]
     Body {
         /// The flow.
         flow: FlowId,
-        /// What the source said.
+        /// The source's error.
         source: io::Error,
     },
-    /// Datagrams are larger than the local interface takes (any more). They are lost, as on a path that takes no more.
+    /// The datagrams are too large for the local interface, at least now. They are lost, as on a path of that MTU.
     #[error("datagrams of {bytes} bytes are too large for the interface to {peer}")]
     TooLarge {
         /// The flow.
@@ -73,14 +53,14 @@ pub enum SendError {
         /// Length of the datagram, in bytes.
         bytes: usize,
     },
-    /// The kernel refused: no route, no permission, and the like.
+    /// The kernel refused: no route, no permission, or similar.
     #[error("nothing can be sent to {peer}: {source}")]
     Network {
         /// The flow.
         flow: FlowId,
         /// The peer.
         peer: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
@@ -94,29 +74,29 @@ impl SendError {
     }
 }
 
-/// Whether the kernel cuts messages into datagrams on this socket.
+/// Whether the kernel segments messages on this socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Segmentation {
     On,
-    /// A segmented message was refused in a way that may mean that the interface cannot do it: the same datagrams, one
-    /// by one, will tell.
+    /// A segmented message was refused, perhaps because the interface cannot segment. The same datagrams, sent one by
+    /// one, will tell.
     Doubted,
     Off,
 }
 
-/// Sends batches over a socket. Keeps its memory, and its place in a batch that could not be sent whole.
+/// Sends batches over a socket. Reuses its memory, and keeps its position in an unfinished batch.
 pub struct Transmitter {
     segmentation: Segmentation,
-    /// How many datagrams of the batch have been dealt with: have left, or failed.
+    /// How many datagrams of the batch are done: sent, or failed.
     done: usize,
-    /// How often in a row the next message was said to be too large.
+    /// How often in a row the next message was refused as too large.
     called_too_large: u8,
-    /// What comes next.
+    /// The next messages.
     staged: Staged,
 }
 
-/// So often in a row a message has to be called too large before that is believed. An ICMP message, which anybody can
-/// forge, makes one call fail; an interface makes all of them fail.
+/// Refusals in a row before a message counts as too large. A forged ICMP message makes one call fail; an interface
+/// makes all of them fail.
 const TOO_LARGE_BELIEVED: u8 = 4;
 
 impl Transmitter {
@@ -126,27 +106,27 @@ impl Transmitter {
         Self { segmentation, done: 0, called_too_large: 0, staged: Staged::default() }
     }
 
-    /// Whether messages are cut into datagrams by the kernel; false too once an interface has proved unable.
+    /// Whether the kernel segments messages; false too once an interface has refused.
     pub fn segments(&self) -> bool {
         self.segmentation != Segmentation::Off
     }
 
-    /// Forgets its place: what comes next is another batch.
+    /// Forgets its position: the next batch is another one.
     pub fn restart(&mut self) {
         self.done = 0;
         self.staged.clear();
     }
 
-    /// Sends what is left of `batch`, and clears it; or says why the network takes no more just now. Call it with the
-    /// same batch then, as soon as that has changed, and again after an error: it goes on where it stopped.
+    /// Sends the rest of `batch`, and clears it. If the network takes no more for now, it returns why. Then call it
+    /// with the same batch as soon as that has changed. Call it again after an error, too: it continues where it
+    /// stopped.
     ///
-    /// Each datagram gets its envelope here, with a number from `connections` that it keeps, and is sealed if `seals`
-    /// has keys of its flow. What is left of a flow that is forgotten is dropped: its keys are gone.
+    /// Each datagram gets its envelope here, with a number from `connections`, which it keeps. It is sealed if `seals`
+    /// has keys of its flow. The rest of a forgotten flow is dropped: its keys are gone.
     ///
-    /// Datagrams that only probe the path's MTU (padded ones) may be too large: they are dropped, as the path would.
+    /// Padded datagrams, which only probe the path's MTU, may be too large: they are dropped, as on the path.
     ///
-    /// # Errors
-    /// Why datagrams of a flow could not be sent; those are left out.
+    /// Why datagrams of a flow could not be sent. They are skipped.
     pub fn transmit(
         &mut self,
         socket: &impl DatagramSocket,
@@ -175,8 +155,8 @@ impl Transmitter {
         }
     }
 
-    /// Makes messages of the datagrams that are left, as many as there is room for. A body that cannot be had ends
-    /// them; it is an error, and skipped, only once it is the first.
+    /// Stages messages of the remaining datagrams, as many as fit. They end before a body that cannot be read. That
+    /// body is an error, and skipped, only when it comes first.
     fn stage(
         &mut self,
         batch: &TxBatch,
@@ -216,7 +196,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// The first `count` messages have left.
+    /// Notes that the first `count` messages were sent.
     fn advance(&mut self, count: usize) {
         let runs = self.staged.runs();
         self.done += runs[..count.min(runs.len())].iter().map(|run| run.datagrams).sum::<usize>();
@@ -227,21 +207,20 @@ impl Transmitter {
         }
     }
 
-    /// What was made ready one way has to be made ready the other way.
+    /// Changes segmentation. Staged messages have to be staged again.
     fn set_segmentation(&mut self, segmentation: Segmentation) {
         self.segmentation = segmentation;
         self.staged.clear();
     }
 
-    /// Deals with the failure of the first message: what the caller must wait for, if it may not go on at once.
+    /// Handles a failure of the first message. Returns what the caller has to wait for, or `None` to continue at once.
     fn blocked_by(&mut self, error: &io::Error, batch: &TxBatch) -> Result<Option<Sent>, SendError> {
         let Some(run) = self.staged.runs().first().cloned() else { return Ok(None) };
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
         match errno {
             Errno::AGAIN => return Ok(Some(Sent::Full)),
             Errno::NOBUFS => return Ok(Some(Sent::NoMemory)),
-            // ICMP reports of earlier datagrams: taken from the socket by reading them, so the next try is another
-            // one.
+            // ICMP reports of earlier datagrams. Reading a report removes it, so the next try is a new one.
             Errno::INTR | Errno::CONNREFUSED => return Ok(None),
             Errno::MSGSIZE if self.called_too_large + 1 < TOO_LARGE_BELIEVED => {
                 self.called_too_large += 1;
@@ -256,7 +235,7 @@ impl Transmitter {
         self.called_too_large = 0;
         let Run { flow, peer, datagram_len: bytes, padded, datagrams, framing, .. } = run;
         if errno == Errno::MSGSIZE && !padded {
-            // So are those behind it; trying each of them would cost more than sending it.
+            // The following ones of that size are too large as well. Trying each would cost more than sending it.
             self.done += as_long(batch, self.done, bytes - framing.len()).max(datagrams);
             self.staged.clear();
         } else {
@@ -264,7 +243,7 @@ impl Transmitter {
             self.staged.advance(1);
         }
         if self.segmentation == Segmentation::Doubted {
-            // One datagram alone fails just so: the kernel's cutting is not to blame.
+            // A single datagram fails in the same way, so segmentation is not the cause.
             self.set_segmentation(Segmentation::On);
         }
         match errno {
@@ -275,8 +254,7 @@ impl Transmitter {
     }
 }
 
-/// How many datagrams from number `first` on, of the same flow and to the same peer, are at least `len` bytes long,
-/// without what frames them.
+/// How many datagrams from number `first` on, of the same flow and peer, have at least `len` bytes, without framing.
 fn as_long(batch: &TxBatch, first: usize, len: usize) -> usize {
     let mut skip = first;
     for transmit in batch.transmits() {

@@ -1,4 +1,4 @@
-//! Whole endpoints: state machines that hear what no honest peer says, in whatever order.
+//! Whole endpoints: state machines that receive input which no honest peer sends, in any order.
 
 use inhaul_base::RandomStream;
 use inhaul_protocols::registry::PROTOCOLS;
@@ -9,7 +9,7 @@ use crate::pair::{CONTROL, Pair};
 /// Scripts with random steps, for each protocol.
 const RANDOM_SCRIPTS: u64 = 8;
 
-/// Two endpoints of one protocol, and a script of what becomes of what they say (`pair.rs`).
+/// Two endpoints of one protocol, and a script for the network between them (`pair.rs`).
 pub fn endpoints(data: &[u8]) -> bool {
     let Some((&[protocol, kind], script)) = data.split_first_chunk() else { return false };
     let mut pair = Pair::new(protocol, kind);
@@ -29,13 +29,13 @@ fn rounds(count: usize, log: u8) -> Vec<u8> {
     [DELIVER, DELIVER, pass(log)].concat().repeat(count)
 }
 
-/// As many as bring the first data.
+/// Enough rounds for the first data.
 fn opening() -> Vec<u8> {
     [rounds(20, 20), rounds(10, 24)].concat()
 }
 
-/// For each protocol transfers of each size, the same with messages that nobody has sent, and the same with random
-/// steps. All come far enough to place data.
+/// For each protocol: transfers of each size, the same with forged messages, and the same with random steps. All of
+/// them place data.
 pub(super) fn scripts() -> Vec<Vec<u8>> {
     let controls = [
         gtp::controls(),
@@ -60,7 +60,7 @@ pub(super) fn scripts() -> Vec<Vec<u8>> {
             let bring = |choice| [&[15, datagram.len() as u8, choice, 0], datagram.as_slice()].concat();
             scripts.push([vec![protocol, 2], opening(), bring(2), bring(3), rounds(10, 24)].concat());
         }
-        // The length of a request's first range, a rate, a burst: as large as they can be.
+        // The largest length of a request's first range, rate, and burst.
         let greedy = [[9, 17, 8, 3 | CONTROL], [9, 3, 10, 3 | CONTROL], [9, 11, 10, 2 | CONTROL]].concat();
         let greedy = [greedy, DELIVER.to_vec(), pass(20).to_vec()].concat();
         scripts.push([vec![protocol, 3], opening(), greedy.repeat(30), rounds(10, 26)].concat());
@@ -69,7 +69,7 @@ pub(super) fn scripts() -> Vec<Vec<u8>> {
     scripts
 }
 
-/// An opening as it should be, and then steps of all kinds.
+/// A normal opening, and then steps of all kinds.
 fn random_script(protocol: u8, seed: u64) -> Vec<u8> {
     let mut random = RandomStream::new(seed, u64::from(protocol));
     let mut script = [vec![protocol, 2 | (seed as u8 & 4)], opening()].concat();

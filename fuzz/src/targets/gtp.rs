@@ -1,4 +1,4 @@
-//! GTP: what comes in as datagrams and on the control stream.
+//! GTP: received datagrams and control messages.
 
 use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_protocols::gtp::wire::{DataHeader, Edge, OwnMessage, SetupMore, VERSION, accept_rate};
@@ -53,7 +53,7 @@ pub(super) fn controls() -> Vec<Vec<u8>> {
     all
 }
 
-/// Legal messages whose numbers are as large as they can be.
+/// Legal messages with the largest possible numbers.
 pub(super) fn extreme_controls() -> Vec<Vec<u8>> {
     let rate = Bitrate::from_bps(u64::MAX);
     let all = rate_field(Some(rate));

@@ -1,18 +1,15 @@
-//! What is read of keys, tokens and tickets: from peers, command lines and files.
+//! Keys, tokens and tickets, from peers, command lines and files.
 
 use inhaul_identity::{
     AuthorizedKeys, Book, Caveats, Fingerprint, Grant, Key, KnownHosts, Right, Rights, Scope, Ticket, Token, TokenId,
     UnixTime,
 };
 
-/// The bytes of texts.
-fn bytes_of(texts: &[&str]) -> Vec<Vec<u8>> {
-    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
-}
+use super::samples;
 
 const SECRET: [u8; 32] = [7; 32];
 
-/// A token, in bytes. None of them is good for the secret but those of the corpus, whatever is changed in it.
+/// A token, in bytes. Only those of the corpus are valid for the secret, after any change.
 pub fn token(data: &[u8]) -> bool {
     let Ok(token) = Token::from_bytes(data) else { return false };
     assert_eq!(token.to_bytes(), data, "a token has one form");
@@ -21,7 +18,7 @@ pub fn token(data: &[u8]) -> bool {
         assert!(tokens().iter().any(|good| good == data), "forged: {token:?}");
     }
     let claims = token.claims();
-    // Less can be made of it, and never more.
+    // It can be restricted, and never extended.
     let less =
         Caveats { scope: Scope::new("/a/b").ok(), rights: Some(Rights::only(Right::Read)), ..Caveats::default() };
     if let Ok(less) = token.attenuated(less) {
@@ -50,7 +47,7 @@ pub(super) fn tokens() -> Vec<Vec<u8>> {
     [first, bound, handed_on].iter().map(Token::to_bytes).collect()
 }
 
-/// What stands behind the `#` of an address.
+/// The part behind the `#` of an address.
 pub fn ticket(data: &[u8]) -> bool {
     let Some(ticket) = str::from_utf8(data).ok().and_then(|text| text.parse::<Ticket>().ok()) else { return false };
     assert_eq!(ticket.to_secret_text().parse(), Ok(ticket));
@@ -60,7 +57,7 @@ pub fn ticket(data: &[u8]) -> bool {
 pub(super) fn tickets() -> Vec<Vec<u8>> {
     let token = Token::from_bytes(&tokens()[0]).map(|token| token.to_secret_text()).unwrap_or_default();
     let fingerprint = Fingerprint::of(b"server");
-    bytes_of(&[&format!("{fingerprint}.{token}"), &fingerprint.to_string(), &format!(".{token}")])
+    samples::of_texts(&[&format!("{fingerprint}.{token}"), &fingerprint.to_string(), &format!(".{token}")])
 }
 
 /// A file of known hosts, of authorised keys, of tokens, or of a key: the first byte says which.
@@ -70,7 +67,7 @@ pub fn trust_file(data: &[u8]) -> bool {
     match which % 4 {
         0 => KnownHosts::parse(text).is_ok_and(|hosts| hosts.keys_of("dtn1:4321").len() <= text.len()),
         1 => AuthorizedKeys::parse(text).is_ok_and(|keys| {
-            // Whoever is not in it gets nothing.
+            // A key that is not in it has no rights.
             assert!(
                 text.contains(&Fingerprint::of(b"x").to_string()) || keys.grants_of(Fingerprint::of(b"x")).is_empty()
             );
@@ -86,7 +83,7 @@ pub fn trust_file(data: &[u8]) -> bool {
 
 pub(super) fn trust_files() -> Vec<Vec<u8>> {
     let key = Fingerprint::of(b"x");
-    bytes_of(&[
+    samples::of_texts(&[
         &format!("\0dtn1:4321 {key}\n# comment\n[::1]:5000 {key} again"),
         &format!("\x01{key} read=/run-42 write=/a%20b copy alice\n{key}"),
         "\x02made 0001020304050607 read,write /a%20b 2000000000 for Ann\nrevoked 0001020304050607",

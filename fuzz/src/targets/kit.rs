@@ -1,4 +1,4 @@
-//! What every protocol says alike: datagrams about the path, and the messages that set a flow up.
+//! The common part of all protocols: datagrams about the path, and the messages that set a flow up.
 
 use inhaul_base::ByteRange;
 use inhaul_transport::ConnectionId;
@@ -24,7 +24,7 @@ pub(super) fn path_datagrams() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Whole messages of a protocol's `version`, with what it adds to set-up.
+/// Complete messages of a protocol's `version`, with its additions to set-up.
 pub(super) fn controls(version: u8, setup: &[u8], accept: &[u8]) -> Vec<Vec<u8>> {
     let ranges = vec![ByteRange::new(0, 14_400), ByteRange::at(1 << 30, 1)];
     [

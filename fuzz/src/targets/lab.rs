@@ -1,8 +1,10 @@
-//! What people write for the laboratory, and what it reads of what was kept.
+//! The laboratory's input: scenarios, and kept results.
 
 use inhaul_lab::Scenario;
 use inhaul_lab::kept::{Changes, Kept, Origin};
 use inhaul_lab::result::{EpochResult, FlowResult, Point, RunResult};
+
+use super::samples;
 
 /// A scenario, compiled as for a run.
 pub fn scenario(data: &[u8]) -> bool {
@@ -10,7 +12,7 @@ pub fn scenario(data: &[u8]) -> bool {
     Scenario::parse("fuzz.toml", text, &[]).is_ok()
 }
 
-/// A kept result. What was read can be kept, and be read again.
+/// A kept result. It can be written, and read again.
 pub fn kept_result(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(kept) = Kept::from_json(text) else { return false };
@@ -18,16 +20,15 @@ pub fn kept_result(data: &[u8]) -> bool {
     true
 }
 
-pub(super) fn scenarios() -> Vec<Vec<u8>> {
-    super::samples(&[
-        r#"
+const TWO_HOSTS: &str = r#"
 # As little as a scenario may say: what is changed in it is often still one.
 title = "two hosts"
 duration = "10000 ms"
 topology.graph = { hosts = ["a", "b"], links = [{ name = "link", from = "a", to = "b", link = { delay = "1000 us", loss = "0.125 %" } }] }
 flows = [{ name = "flow", protocol = "gtp", from = "a", to = "b", size = "100000 B", start = "100 ms", mtu = 1500 }]
-"#,
-        r#"
+"#;
+
+const STAR: &str = r#"
 title = "a star"
 duration = "2 s"
 repetitions = 2
@@ -47,8 +48,9 @@ rate = "50 Mbit/s"
 [[sweep]]
 key = "flows.*.protocol"
 values = ["gtp", "cubic"]
-"#,
-        r#"
+"#;
+
+const DUMBBELL: &str = r#"
 title = "a dumbbell"
 duration = "500 ms"
 [topology.dumbbell]
@@ -77,8 +79,10 @@ shape = 1.2
 from = "a"
 to = "b"
 rate = "1 Mbit/s"
-"#,
-    ])
+"#;
+
+pub(super) fn scenarios() -> Vec<Vec<u8>> {
+    samples::of_texts(&[TWO_HOSTS, STAR, DUMBBELL])
 }
 
 pub(super) fn kept_results() -> Vec<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! Sessions: frames from the peer, sources from the command line, and lists of what to fetch.
+//! Sessions: frames from the peer, sources from the command line, and lists of files to fetch.
 
 use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, PartOf, RefusalCode, SessionRole, VERSION, framed};
 use inhaul_mover::{
@@ -8,8 +8,8 @@ use inhaul_mover::{
 
 use super::{identity, samples, store};
 
-/// A session's frame: the first byte is its kind, the others its body. Length and checksum are as they must be,
-/// without which the fuzzer would get no further than them.
+/// A session's frame: the first byte is its kind, the others its body. Length and checksum are added, because the
+/// fuzzer would not get past them.
 pub fn session_frame(data: &[u8]) -> bool {
     let _ = Frame::parse(data);
     let Some((kind, body)) = data.split_first() else { return false };
@@ -18,12 +18,12 @@ pub fn session_frame(data: &[u8]) -> bool {
     let mut again = Vec::new();
     frame.encode(&mut again);
     match &frame {
-        // Text for people is made safe on its way in, and then stays as it is.
+        // Text for people is made safe when it is parsed, and does not change after that.
         Frame::Refused { text, .. } | Frame::Hello { transport: text, .. } => {
             assert_eq!(*text, inhaul_mover::printable(text.as_bytes()), "{frame:?}");
             assert_eq!(Frame::parse(&again), Ok(Some((frame, again.len()))));
         }
-        // What a later release may have added is left out.
+        // Fields of later releases are left out.
         Frame::Welcome { .. } | Frame::Optional { .. } => {
             assert_eq!(Frame::parse(&again), Ok(Some((frame, again.len()))));
         }
@@ -95,7 +95,7 @@ pub fn source(data: &[u8]) -> bool {
 }
 
 pub(super) fn sources() -> Vec<Vec<u8>> {
-    samples(&[
+    samples::of_texts(&[
         "inhaul://dtn1/run7/events.h5",
         "inhaul://a:1,b:2,c/path",
         "inhaul://[::1]:4321,[fe80::1%eth0]/100%25",
@@ -128,14 +128,14 @@ pub fn input_file(data: &[u8]) -> bool {
 }
 
 pub(super) fn input_files() -> Vec<Vec<u8>> {
-    samples(&[
+    samples::of_texts(&[
         "inhaul://a/x\tinhaul://b:5/y\n  out=z\n  dir=sub/deep\n# comment\ninhaul://a/run7\n",
         "inhaul://a/d/1\ninhaul://a/d/2\ninhaul://a/d/3\ninhaul://a/d/4\n\
          inhaul://a/d/5\ninhaul://a/d/6\ninhaul://a/d/7\ninhaul://a/d/8\n dir=e\n",
     ])
 }
 
-/// What is read lands beneath the destination, and never twice in one place.
+/// Parsed requests land beneath the destination, and never twice in one place.
 fn fetch_list(format: FetchListFormat, data: &[u8]) -> bool {
     let Ok(requests) = read_fetch_list(format, data) else { return false };
     assert!(!requests.is_empty());
@@ -158,7 +158,7 @@ fn fetch_list(format: FetchListFormat, data: &[u8]) -> bool {
     true
 }
 
-/// What a client has a server fetch.
+/// An order: files that a server fetches for a client.
 pub fn order(data: &[u8]) -> bool {
     let Ok(order) = Order::parse(data) else { return false };
     let again = order.to_json().unwrap_or_default();
@@ -171,7 +171,7 @@ pub fn order_filter(data: &[u8]) -> bool {
     fuzzing::order_filter(data)
 }
 
-/// What comes over a control stream, frame by frame.
+/// A control stream, frame by frame.
 pub fn session_stream(data: &[u8]) -> bool {
     fuzzing::session_stream(data)
 }
@@ -183,13 +183,13 @@ pub(super) fn streams() -> Vec<Vec<u8>> {
 pub(super) fn orders() -> Vec<Vec<u8>> {
     let rest = r#""transfer":7,"destination":"d/e","rules":[{"exclude":"*.tmp"},{"line":"!x"}],"existing":"keep","checksum":false,
         "attributes":true,"fresh":false,"dry_run":true,"retry_seconds":60,"rate_bps":"#;
-    samples(&[
+    samples::of_texts(&[
         &format!(r#"{{"origin":{{"client":{{"sources":3}}}},"fallback":"always",{rest}null}}"#),
         &format!(r#"{{"origin":{{"servers":{{"sources":["inhaul://a,b:7/c"]}}}},{rest}1000000}}"#),
     ])
 }
 
-/// What a server tells of a transfer that it does for a client: while it runs, and at its end.
+/// A server's reports on a transfer for a client: while it runs, and at its end.
 pub fn update(data: &[u8]) -> bool {
     if let Ok(update) = serde_json::from_slice::<Update>(data) {
         return reads_back(&update);
@@ -218,12 +218,12 @@ pub(super) fn updates() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A datagram of the doctor's, or of a client that shows where its datagrams come from.
+/// A datagram of the doctor, or of a client that shows where its datagrams come from.
 pub fn probe(data: &[u8]) -> bool {
     fuzzing::probe(data)
 }
 
-/// What a proxy may answer.
+/// A proxy's answer.
 pub fn proxy(data: &[u8]) -> bool {
     fuzzing::proxy(data)
 }
@@ -236,7 +236,7 @@ pub(super) fn probes() -> Vec<Vec<u8>> {
     fuzzing::probes()
 }
 
-/// What a receiver keeps of a data set: see [`fuzzing::bookkeeping`].
+/// A receiver's account of a data set: see [`fuzzing::bookkeeping`].
 pub fn bookkeeping(data: &[u8]) -> bool {
     fuzzing::bookkeeping(data)
 }

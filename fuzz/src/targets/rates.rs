@@ -1,4 +1,4 @@
-//! SABUL and RBUDP: what comes in as datagrams and on the control stream.
+//! SABUL and RBUDP: received datagrams and control messages.
 
 use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_protocols::{rbudp, sabul};
@@ -54,7 +54,7 @@ pub(super) fn rbudp_controls() -> Vec<Vec<u8>> {
     all.push(OwnMessage::Missing { is_last: false, block: 256, sections: Vec::new() }.emit());
     all.push(OwnMessage::Hold { after: Span::from_millis(1), length: Span::from_millis(400) }.emit());
     all.push(OwnMessage::Hold { after: HOLD_AFTER_MAX, length: HOLD_MAX }.emit());
-    // What claims as much as it can.
+    // The largest possible claim.
     let whole = Section::Run(ByteRange::at(1 << 50, (1 << 31) - 1));
     all.push(OwnMessage::Missing { is_last: false, block: u16::MAX, sections: vec![whole; 15] }.emit());
     all

@@ -1,4 +1,4 @@
-//! Sealed datagrams on their way in: whatever comes, only what the peer has sealed shows, and each once.
+//! Incoming sealed datagrams: with any input, only datagrams that the peer has sealed are shown, and each once.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const DATAGRAM: usize = HEAD + BODY + TAG_LEN;
 const STEPS_MAX: usize = 64;
 const TOGETHER_MAX: usize = 8;
 
-/// A socket at which messages wait.
+/// A socket with waiting messages.
 #[derive(Default)]
 struct Inbox(RefCell<VecDeque<(usize, Vec<u8>)>>);
 
@@ -78,13 +78,13 @@ impl DatagramSocket for Inbox {
     }
 }
 
-/// What the peer has sealed.
+/// The peer, and what it has sealed.
 struct Peer {
     sealer: Sealer,
     next: u64,
     /// All of it, as it went over the network.
     sealed: Vec<Vec<u8>>,
-    /// What of it has not shown yet: number and plaintext.
+    /// Datagrams that were not shown yet: number and plaintext.
     unseen: Vec<(u64, Vec<u8>)>,
 }
 
@@ -107,8 +107,8 @@ impl Peer {
     }
 }
 
-/// A script of what a network does: the first byte chooses suite and window, then each step has a byte for what is done,
-/// and two that say how.
+/// A script for a network. The first byte chooses suite and window. Then each step has a byte for the action, and two
+/// parameters.
 pub fn sealed(data: &[u8]) -> bool {
     let Some((&setting, script)) = data.split_first() else { return false };
     let secret = Secret::new([7; SECRET_LEN]);
@@ -120,52 +120,16 @@ pub fn sealed(data: &[u8]) -> bool {
     let (inbox, mut shown, mut harmless) = (Inbox::default(), 0, true);
     let mut receiver = Receiver::new(&inbox, DATAGRAM);
     for step in script.chunks_exact(3).take(STEPS_MAX) {
-        let (a, b) = (usize::from(step[1]), usize::from(step[2]));
-        let count = 1 + a % TOGETHER_MAX;
-        let old = |peer: &Peer| peer.sealed.get(a * 256 + b).or(peer.sealed.last()).cloned();
-        let mut datagrams = match step[0] % 8 {
-            0 | 1 => peer.seal(count),
-            2 => {
-                harmless = false;
-                let mut datagrams = peer.seal(count);
-                datagrams[b % count][a % DATAGRAM] ^= 1 << (b % 8);
-                datagrams
-            }
-            3 => old(&peer).into_iter().collect(),
-            4 => {
-                // What was lost meanwhile: up to many epochs.
-                peer.next += (a as u64) << (b % 20);
-                harmless = false;
-                peer.seal(1)
-            }
-            5 => {
-                let mut datagrams = peer.seal(count);
-                // No echo: some of those may come in the clear.
-                let mut clear = vec![b as u8 | 8; DATAGRAM];
-                clear[4..8].copy_from_slice(&CONNECTION.0.to_be_bytes());
-                checksum::mask(&mut clear);
-                datagrams.insert(b % (count + 1), clear);
-                datagrams
-            }
-            6 => {
-                harmless = false;
-                vec![script.iter().copied().cycle().skip(a).take(b).collect()]
-            }
-            _ => {
-                harmless = false;
-                let mut datagrams = peer.seal(count);
-                let last = datagrams.len() - 1;
-                datagrams[last].truncate(b % DATAGRAM);
-                datagrams
-            }
-        };
+        let (mut datagrams, is_harmless) = arrivals(step, script, &mut peer);
+        harmless &= is_harmless;
         datagrams.retain(|datagram| !datagram.is_empty());
         let Some(segment) = datagrams.first().map(Vec::len) else { continue };
         inbox.0.borrow_mut().push_back((segment, datagrams.concat()));
         let mut memory = vec![0; 4 * BODY * TOGETHER_MAX];
         let range = ByteRange::new(0, memory.len() as u64);
         let expected = Expected { head_len: HEAD, body_len: BODY, range };
-        let window = Window { flow: FLOW, expected, memory: &mut memory[..range.end as usize - b % BODY] };
+        let window =
+            Window { flow: FLOW, expected, memory: &mut memory[..range.end as usize - usize::from(step[2]) % BODY] };
         let batch = if setting & 8 > 0 {
             receiver.receive_into(&inbox, &mut seals, window)
         } else {
@@ -182,7 +146,43 @@ pub fn sealed(data: &[u8]) -> bool {
     shown > 0
 }
 
-/// Checks each datagram that has the flow's connection id, and says how many they are.
+/// The datagrams that arrive in one step, and whether all that the peer has sealed arrive.
+fn arrivals(step: &[u8], script: &[u8], peer: &mut Peer) -> (Vec<Vec<u8>>, bool) {
+    let (a, b) = (usize::from(step[1]), usize::from(step[2]));
+    let count = 1 + a % TOGETHER_MAX;
+    match step[0] % 8 {
+        0 | 1 => (peer.seal(count), true),
+        2 => {
+            let mut datagrams = peer.seal(count);
+            datagrams[b % count][a % DATAGRAM] ^= 1 << (b % 8);
+            (datagrams, false)
+        }
+        3 => (peer.sealed.get(a * 256 + b).or(peer.sealed.last()).cloned().into_iter().collect(), true),
+        4 => {
+            // A gap of lost datagrams, up to many epochs.
+            peer.next += (a as u64) << (b % 20);
+            (peer.seal(1), false)
+        }
+        5 => {
+            let mut datagrams = peer.seal(count);
+            // No echo: some of those may come in the clear.
+            let mut clear = vec![b as u8 | 8; DATAGRAM];
+            clear[4..8].copy_from_slice(&CONNECTION.0.to_be_bytes());
+            checksum::mask(&mut clear);
+            datagrams.insert(b % (count + 1), clear);
+            (datagrams, true)
+        }
+        6 => (vec![script.iter().copied().cycle().skip(a).take(b).collect()], false),
+        _ => {
+            let mut datagrams = peer.seal(count);
+            let last = datagrams.len() - 1;
+            datagrams[last].truncate(b % DATAGRAM);
+            (datagrams, false)
+        }
+    }
+}
+
+/// Checks each datagram with the flow's connection id, and returns their number.
 fn look_at(message: &RxMessage<'_>, peer: &mut Peer) -> usize {
     let mut shown = 0;
     for k in 0..message.datagrams() {
@@ -199,7 +199,7 @@ fn look_at(message: &RxMessage<'_>, peer: &mut Peer) -> usize {
     shown
 }
 
-/// Scripts in which something shows.
+/// Scripts in which some datagrams are shown.
 pub(super) fn scripts() -> Vec<Vec<u8>> {
     (0..16u8)
         .map(|setting| {

@@ -1,4 +1,4 @@
-//! What a server says a data set is made of; and what is read from disks: journals, and lists of checksums.
+//! Manifests and listings from a server; journals and lists of checksums from disks.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ use inhaul_store::{
 };
 use tempfile::TempDir;
 
+use super::samples;
+
 /// A manifest.
 pub fn manifest(data: &[u8]) -> bool {
     let Ok(manifest) = Manifest::decode(data) else { return false };
@@ -21,7 +23,7 @@ pub fn manifest(data: &[u8]) -> bool {
     true
 }
 
-/// What a server says there is at a path.
+/// A listing from a server.
 pub fn listing(data: &[u8]) -> bool {
     let Ok(items) = Listed::decode_all(data) else { return false };
     let mut again = Vec::new();
@@ -44,7 +46,7 @@ pub(super) fn listings() -> Vec<Vec<u8>> {
     vec![Vec::new(), all]
 }
 
-/// A journal. What is sound of it says the same without what is not.
+/// A journal. Its sound part has the same content without the rest.
 pub fn journal(data: &[u8]) -> bool {
     let Ok(replay) = Replay::read(data) else { return false };
     let sound = data.get(..replay.sound_bytes as usize).unwrap_or_default();
@@ -66,7 +68,7 @@ pub(super) fn journals() -> Vec<Vec<u8>> {
 
 /// A list of checksums.
 pub fn checksums(data: &[u8]) -> bool {
-    // The first byte says what a user has said of the list, the rest is the list.
+    // The first byte is the user's choice of algorithm, the rest is the list.
     let (said, data) = data.split_first().unwrap_or((&0, &[]));
     let assumed = Algorithm::all().nth(usize::from(*said));
     let Ok(list) = Checksums::read(data, assumed) else { return false };
@@ -88,7 +90,7 @@ pub(super) fn checksum_lists() -> Vec<Vec<u8>> {
         "adler32:091e01de  a\nadler32:091e01de  ./b\n",
         "crc32c:4waSgw== a\n",
         "; by hand\na cbf43926\nb c CBF43926\n",
-        // What the user says of this one makes it a list: it is the one of Adler-32 by its place.
+        // This one is a list only with the user's choice: Adler-32, by its position.
         "091e01de  a\n",
     ];
     let foreign = [plain, tagged, long].into_iter().chain(weak.map(str::to_owned)).map(String::into_bytes);
@@ -137,7 +139,7 @@ pub(super) fn manifests() -> Vec<Vec<u8>> {
 }
 
 thread_local! {
-    /// A directory for what a target needs on the disk.
+    /// A directory for a target's files.
     static SCRATCH: TempDir = tempfile::tempdir().expect("a temporary directory can be made");
 }
 
@@ -146,7 +148,7 @@ fn scratch(name: &str) -> PathBuf {
     SCRATCH.with(|directory| directory.path().join(name))
 }
 
-/// The patterns that choose what is wanted: a line each, of a kind that its first byte says, applied to a tree.
+/// The patterns of a filter, applied to a tree: a line each, whose first byte is the kind.
 pub fn filter(data: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(data) else { return false };
     let rule = |line: &str| match line.split_at_checked(1) {
@@ -170,10 +172,10 @@ fn tree() -> Manifest {
 }
 
 pub(super) fn filters() -> Vec<Vec<u8>> {
-    super::samples(&["-*.tmp\n+a/**/b\n", "!keep\n# comment\n/a/[a-c]?\\ \n**/x", "+**\n-a\n-/b/", "-[!a]*\n+{a,b}"])
+    samples::of_texts(&["-*.tmp\n+a/**/b\n", "!keep\n# comment\n/a/[a-c]?\\ \n**/x", "+**\n-a\n-/b/", "-[!a]*\n+{a,b}"])
 }
 
-/// A file of remembered digests with damage: the input is laid over it, bit by bit. A damaged digest is not believed.
+/// A damaged file of the digest cache: the input is XORed to it. A damaged digest is not believed.
 pub fn digest_cache(data: &[u8]) -> bool {
     const DIGEST: [u8; 32] = [7; 32];
     let file = File::options().create(true).truncate(false).write(true).read(true).open(scratch("large"));
@@ -202,7 +204,7 @@ pub(super) fn damages() -> Vec<Vec<u8>> {
     vec![Vec::new(), vec![0; 40], vec![0; 400]]
 }
 
-/// Data sets that claim far more than they bring.
+/// Manifests of huge sparse data sets.
 pub(super) fn sparse_manifests() -> Vec<Vec<u8>> {
     let sparse = |name: &str, size: u64, holes: &[(u64, u64)]| Entry {
         path: name.into(),

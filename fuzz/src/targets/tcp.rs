@@ -1,4 +1,4 @@
-//! The TCP family: what comes in as datagrams and on the control stream.
+//! The TCP family: received datagrams and control messages.
 
 use inhaul_base::{Bitrate, Sequence};
 use inhaul_protocols::laws::LawName;

@@ -14,7 +14,7 @@ pub fn bitrate(data: &[u8]) -> bool {
 }
 
 pub(super) fn bitrates() -> Vec<Vec<u8>> {
-    samples(&["850M", "2.5G", "64kbit", "10Gbit/s", "100 Mbps", "10000T", "1 bit/s"])
+    samples::of_texts(&["850M", "2.5G", "64kbit", "10Gbit/s", "100 Mbps", "10000T", "1 bit/s"])
 }
 
 /// A size: `64MiB`, `1.5G`.
@@ -25,5 +25,5 @@ pub fn byte_count(data: &[u8]) -> bool {
 }
 
 pub(super) fn byte_counts() -> Vec<Vec<u8>> {
-    samples(&["0", "4096", "64MiB", "1.5G", "512k", "2TiB", "1 GB", "9223372036854775808"])
+    samples::of_texts(&["0", "4096", "64MiB", "1.5G", "512k", "2TiB", "1 GB", "9223372036854775808"])
 }

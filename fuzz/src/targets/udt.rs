@@ -1,4 +1,4 @@
-//! UDT: what comes in as datagrams and on the control stream.
+//! UDT: received datagrams and control messages.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_protocols::udt::ControlName;

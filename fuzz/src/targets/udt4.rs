@@ -1,4 +1,4 @@
-//! UDT 4's foreign wire: a packet, and a connection to which anything comes.
+//! UDT 4's own wire: a packet, and a connection with arbitrary input.
 
 use inhaul_base::{Span, Time};
 use inhaul_udt4::connection::Connection;
@@ -9,7 +9,7 @@ use inhaul_udt4::wire::{
 };
 use inhaul_udt4::{Kind, Options};
 
-/// Packets of the largest script that is run.
+/// Most packets of a script.
 const PACKETS_MAX: usize = 200;
 
 fn id(n: u32) -> SocketId {
@@ -25,8 +25,8 @@ pub fn udt4_packet(data: &[u8]) -> bool {
     true
 }
 
-/// A script: the kind of the connection, then packets with a byte before each that says how long it is, and one how
-/// much later it comes. Accepted if all of its packets are packets.
+/// A script: the kind of the connection, then packets. Before each are a byte for its length, and one for its delay.
+/// Accepted if all of its packets are valid.
 pub fn udt4_connection(data: &[u8]) -> bool {
     let Some((kind, mut rest)) = data.split_first() else { return false };
     let kind = if kind % 2 == 0 { Kind::Stream } else { Kind::Message };
@@ -49,7 +49,7 @@ pub fn udt4_connection(data: &[u8]) -> bool {
         Time::ZERO,
     );
     let (mut now, mut out, mut all) = (Time::ZERO, Vec::new(), true);
-    // Something to acknowledge, to lose and to give up.
+    // Something to acknowledge, to lose, and to give up.
     match kind {
         Kind::Stream => drop(connection.write(&[7; 3000])),
         Kind::Message => drop(connection.send_message(&[7; 3000], Some(Span::from_millis(20)), true, now)),

@@ -1,4 +1,4 @@
-//! A whole port of UDT 4 to which anything comes: handshakes, connections of its own and of clients, and their ends.
+//! A whole port of UDT 4 with arbitrary input: handshakes, connections of its own and of clients, and their ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,38 +10,38 @@ use inhaul_udt4::wire::{
 };
 use inhaul_udt4::{Kind, Options};
 
-/// Steps of the largest script that is run.
+/// Most steps of a script.
 const STEPS_MAX: usize = 200;
 /// Most connections of the port.
 const CONNECTIONS_MAX: usize = 4;
-/// Clients that wait to be accepted.
+/// Most clients that wait to be accepted.
 const BACKLOG: usize = 2;
-/// Datagrams that may leave at one instant: more is for ever.
+/// Most datagrams sent at one instant; more would mean an endless loop.
 const INSTANT_MAX: usize = 20_000;
-/// Where the cookie of a handshake is.
+/// The position of a handshake's cookie.
 const COOKIE: std::ops::Range<usize> = HEADER_LEN + 28..HEADER_LEN + 32;
 
-/// What the rest of the world is, and what it has seen of the port.
+/// The rest of the world, and its observations of the port.
 struct World {
     port: Port,
     now: Time,
-    /// Cookies that were given to each address.
+    /// Cookies given to each address.
     cookies: BTreeMap<SocketAddr, BTreeSet<u32>>,
     last_cookie: BTreeMap<SocketAddr, u32>,
-    /// The port's end of the connection with each address, as it said.
+    /// The port's socket id for each address, as it told.
     ids: BTreeMap<SocketAddr, SocketId>,
     sockets: Vec<SocketId>,
-    /// Bytes that came from each address, and went there.
+    /// Bytes received from each address, and sent to it.
     exchanged: BTreeMap<SocketAddr, (usize, usize)>,
-    /// Addresses that have shown a cookie, or that the port itself speaks to.
+    /// Addresses that have shown a cookie, or that the port itself has contacted.
     proved: BTreeSet<SocketAddr>,
-    /// Connections that there may be at most: cookies that were shown, and own ones.
+    /// Most connections allowed: shown cookies, and own connections.
     allowed: usize,
     last: Option<(SocketAddr, Vec<u8>)>,
     sent: Option<(SocketAddr, Vec<u8>)>,
 }
 
-/// A script of steps of four bytes. Some bring the bytes behind them. Accepted if a client was let in.
+/// A script of steps of four bytes. Some deliver the bytes behind them. Accepted if a client was let in.
 pub fn udt4_port(data: &[u8]) -> bool {
     let Some((&kind, mut rest)) = data.split_first() else { return false };
     let kind = if kind % 2 == 0 { Kind::Stream } else { Kind::Message };
@@ -96,7 +96,7 @@ fn address(a: u8) -> SocketAddr {
 }
 
 impl World {
-    /// A handshake that makes sense, but for what `b` and `c` choose.
+    /// A sensible handshake, except for changes chosen by `b` and `c`.
     fn bring_handshake(&mut self, from: SocketAddr, step: HandshakeKind, kind: Kind, b: u8, c: u8) {
         let Some(socket) = SocketId::new(1 + u32::from(b % 3)) else { return };
         let cookie = self.last_cookie.get(&from).copied().unwrap_or(0);
@@ -117,7 +117,7 @@ impl World {
         self.deliver(from, bytes);
     }
 
-    /// Any bytes, which may know the name of a connection, or the cookie.
+    /// Arbitrary bytes, with the id of a connection or the cookie by choice.
     fn bring(&mut self, from: SocketAddr, bytes: &[u8], c: u8) {
         let mut bytes = bytes.to_vec();
         if c & 1 != 0
@@ -133,7 +133,7 @@ impl World {
         self.deliver(from, bytes);
     }
 
-    /// Something comes once more: from somebody else, or what the port itself has sent.
+    /// A datagram arrives again, from another address; or one that the port itself has sent.
     fn repeat(&mut self, a: u8, b: u8) {
         let again = if b.is_multiple_of(2) { &self.last } else { &self.sent };
         if let Some((from, bytes)) = again.clone() {
@@ -152,7 +152,7 @@ impl World {
         self.last = Some((from, bytes));
     }
 
-    /// Time passes, with what is due at first.
+    /// Time passes. Due timers fire first.
     fn pass(&mut self, span: Span) {
         self.now = self.port.deadline().max(self.now).min(self.now + span);
         self.settle();
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// The port sends what it has to send now, and keeps what it promises.
+    /// The port sends what is due, and its promises are checked.
     fn settle(&mut self) {
         let mut count = 0;
         loop {
@@ -236,7 +236,7 @@ impl World {
 }
 
 pub(super) fn scripts() -> Vec<Vec<u8>> {
-    // A client comes in, says all that there is to say, and goes; the port connects, and meets; time passes.
+    // A client connects, sends packets of all kinds, and leaves; the port connects, also by rendezvous; time passes.
     let packets: Vec<u8> = super::udt4::packets()
         .into_iter()
         .flat_map(|packet| [&[2, 1, packet.len() as u8, 1][..], &packet, &[6, 0, 23, 0]].concat())

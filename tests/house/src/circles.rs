@@ -106,22 +106,13 @@ fn name(path: &Path) -> String {
     if path.is_empty() { "crate".to_owned() } else { path.join("::") }
 }
 
-/// Faults of a list of allowed circles: circles found in the crate `name` that it lacks, and listed circles that are
-/// gone. So the list only becomes shorter.
-pub fn unlisted(name: &str, found: &[Circle], listed: &[(&str, &[&str])]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for circle in found {
-        if !listed.iter().any(|(of, rooms)| *of == name && circle.rooms == *rooms) {
-            let ties = circle.arrows.join("\n      ");
-            wrong.push(format!("{name}: {} use each other:\n      {ties}", circle.rooms.join(", ")));
-        }
-    }
-    for (_, rooms) in listed.iter().filter(|(of, _)| *of == name) {
-        if !found.iter().any(|circle| circle.rooms == *rooms) {
-            wrong.push(format!("{name}: {} are no circle any more: take it off the list", rooms.join(", ")));
-        }
-    }
-    wrong
+/// The circles of the crate `name`, each with what ties it. There may be none.
+pub fn violations(name: &str, modules: &Modules) -> Vec<String> {
+    let described = circles(modules).into_iter().map(|circle| {
+        let ties = circle.arrows.join("\n      ");
+        format!("{name}: {} use each other:\n      {ties}", circle.rooms.join(", "))
+    });
+    described.collect()
 }
 
 #[cfg(test)]
@@ -193,11 +184,9 @@ mod tests {
     }
 
     #[test]
-    fn unlisted_wants_the_list_exact() {
-        let circle = Circle { rooms: vec!["a".to_owned(), "b".to_owned()], arrows: vec!["a -> b".to_owned()] };
-        let found = std::slice::from_ref(&circle);
-        assert_eq!(unlisted("x", found, &[("x", &["a", "b"])]), [""; 0]);
-        assert_eq!(unlisted("x", found, &[("y", &["a", "b"])]), ["x: a, b use each other:\n      a -> b"]);
-        assert_eq!(unlisted("x", &[], &[("x", &["a", "b"])]), ["x: a, b are no circle any more: take it off the list"]);
+    fn violations_say_what_ties_a_circle() {
+        let files = [("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "use crate::a::A;")];
+        assert_eq!(violations("x", &Modules::parse(files)), ["x: a, b use each other:\n      a -> b\n      b -> a"]);
+        assert_eq!(violations("x", &Modules::parse(files[..2].iter().copied())), [""; 0]);
     }
 }

@@ -8,6 +8,7 @@
 pub mod circles;
 pub mod dependencies;
 pub mod documents;
+pub mod limits;
 pub mod modules;
 pub mod published;
 pub mod rooms;

@@ -13,9 +13,6 @@ pub fn is_test(path: &Path) -> bool {
         })
 }
 
-/// No file of Rust is longer than this, in lines.
-pub const MAX_LINES: usize = 700;
-
 /// Macros that mark unfinished or temporary code.
 const UNFINISHED_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 
@@ -24,12 +21,6 @@ const UNFINISHED_WORDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), c
 
 /// Lints that keep clocks, hidden randomness and hash-map iteration out; only an engine may lift them.
 const DETERMINISM_LINTS: &[&str] = &["clippy::disallowed_methods", "clippy::disallowed_types"];
-
-/// The file is at most [`MAX_LINES`] long.
-pub fn too_long(text: &str) -> Vec<String> {
-    let lines = text.lines().count();
-    if lines > MAX_LINES { vec![format!("{lines} lines; at most {MAX_LINES}")] } else { Vec::new() }
-}
 
 /// No unsafe code in the file. For every file that is not below `crates/udp/src/sys`.
 pub fn unsafe_code(source: &Source) -> Vec<String> {
@@ -185,12 +176,6 @@ mod tests {
     use super::*;
 
     const NOTHING: [&str; 0] = [];
-
-    #[test]
-    fn too_long_names_the_first_line_too_many() {
-        assert_eq!(too_long(&"a\n".repeat(MAX_LINES)), NOTHING);
-        assert_eq!(too_long(&"a\n".repeat(MAX_LINES + 1)), ["701 lines; at most 700"]);
-    }
 
     #[test]
     fn unsafe_code_is_seen_in_code_only() {

@@ -2,6 +2,7 @@
 
 use std::{env, fs, thread};
 
+use inhaul_identity::UnixTime;
 use serde::{Deserialize, Serialize};
 
 /// The machine that a result was made on, by what matters and by no name of its own.
@@ -46,23 +47,7 @@ fn model_name(cpuinfo: &str) -> Option<String> {
 
 /// A time as `2026-05-04T13:06:01Z` (RFC 3339), from the seconds since 1970 in UTC.
 pub fn utc(since_1970_s: u64) -> String {
-    let (days, second) = (since_1970_s / 86_400, since_1970_s % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// Year, month and day of the Gregorian calendar, from the days since 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Years are counted from March here, so that a leap day is the last of its year; 400 years have 146,097 days.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March on months have 31, 30, 31, 30, 31 days, again and again: 153 in five.
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (400 * era + year_of_era + u64::from(month <= 2), month, day)
+    UnixTime::from_seconds(since_1970_s).to_string()
 }
 
 #[cfg(test)]
@@ -74,16 +59,6 @@ mod tests {
         let cpuinfo = "processor\t: 0\nmodel name\t: A: 2 GHz\nprocessor\t: 1\nmodel name\t: B\n";
         assert_eq!(model_name(cpuinfo).as_deref(), Some("A: 2 GHz"));
         assert_eq!(model_name("processor\t: 0\n"), None);
-    }
-
-    #[test]
-    fn utc_knows_leap_years() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
-        assert_eq!(utc(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(utc(1_709_251_200), "2024-03-01T00:00:00Z");
-        assert_eq!(utc(4_107_542_399), "2100-02-28T23:59:59Z");
-        assert_eq!(utc(4_107_542_400), "2100-03-01T00:00:00Z");
     }
 
     #[test]

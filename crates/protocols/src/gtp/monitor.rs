@@ -245,13 +245,14 @@ impl SingleFlowMonitor {
     pub fn on_data(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
         self.received_packets += run.packets;
         self.wire_bytes += run.wire_bytes;
-        let marked = self.marks.count(run.packets, run.congested);
-        self.this_rtt.received += run.packets;
-        self.this_rtt.marked += marked;
-        self.marked_packets += marked;
         // The two clocks have unknown origins; only differences between delays mean anything.
         let delay = now.as_nanos().wrapping_sub(run.sent) as i64;
         self.base_delay.sample(now, delay);
+        let queue = delay.saturating_sub(self.base_delay.get().unwrap_or(delay));
+        let marked = self.marks.count(run.packets, run.congested, Span::from_nanos(queue.max(0) as u64));
+        self.this_rtt.received += run.packets;
+        self.this_rtt.marked += marked;
+        self.marked_packets += marked;
         self.this_rtt.delay_min = least(self.this_rtt.delay_min, delay);
         if run.epoch == self.epoch {
             let tally = &mut self.interval;
@@ -559,7 +560,8 @@ mod tests {
         feed(&mut m, 100_000, 990, 120, 10_000, 0);
         for k in 990..1_000 {
             let now = 100_000 + k * 120;
-            m.on_data(at(now), Run { congested: true, ..run(now - 10_000, 0) }, 0);
+            // Behind a queue of 5 ms.
+            m.on_data(at(now), Run { congested: true, ..run(now - 15_000, 0) }, 0);
         }
         assert_eq!(m.recent_loss(), Loss { ratio: 0.01, packets: 1_000 });
         assert_eq!(m.take_rtt_loss(at(220_000)), Some(Loss { ratio: 0.01, packets: 1_000 }));

@@ -1,4 +1,4 @@
-//! The kinds of checksums that lists have: their names, their lengths, and what they are good for.
+//! The checksum algorithms of lists: their names, lengths and strengths.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 /// How a checksum is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// BLAKE3, 256 bits: what transfers are verified by.
+    /// BLAKE3, 256 bits: verifies transfers.
     Blake3,
     /// SHA-512 (FIPS 180-4).
     Sha512,
@@ -16,29 +16,29 @@ pub enum Algorithm {
     Sha256,
     /// SHA-1 (FIPS 180-4): broken in 2017.
     Sha1,
-    /// MD5 (RFC 1321), as Zenodo and NCBI publish it: broken in 2004.
+    /// MD5 (RFC 1321), published by Zenodo and NCBI: broken in 2004.
     Md5,
-    /// CRC-64/NVME, as S3 has it.
+    /// CRC-64/NVME, of S3.
     Crc64Nvme,
-    /// CRC-32C (Castagnoli), as S3 and Google's storage have it.
+    /// CRC-32C (Castagnoli), of S3 and Google's storage.
     Crc32c,
-    /// CRC-32 (ISO-HDLC), as zip and lists of the format SFV have it.
+    /// CRC-32 (ISO-HDLC), of zip and of lists in the format SFV.
     Crc32,
-    /// Adler-32 (RFC 1950), as the grid of the LHC has it.
+    /// Adler-32 (RFC 1950), of the LHC's grid.
     Adler32,
 }
 
-/// What it says of a file that its checksum is right.
+/// What a matching checksum proves of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strength {
-    /// Its bytes were not damaged. Others with the same checksum can be made by whoever wants to.
+    /// Its bytes were not damaged by accident. An attacker can make other bytes with the same checksum.
     Damage,
-    /// Its bytes are those that the checksum was made of: nobody can make others that have it.
+    /// Its bytes are the original ones: no other bytes with the same checksum can be made.
     Lies,
 }
 
 impl Strength {
-    /// What a checksum of this strength finds, in one word: `damage`, or `lies` too.
+    /// What a checksum of this strength finds, in one word: `damage`, or also `lies`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Damage => "damage",
@@ -50,7 +50,7 @@ impl Strength {
 /// A line of the registry.
 struct Kind {
     algorithm: Algorithm,
-    /// As BagIt and the tools that compute it write it; others in lower case, without a dash.
+    /// As BagIt and the tools that compute it write it; for others, in lower case without a dash.
     name: &'static str,
     /// As people write it.
     title: &'static str,
@@ -100,19 +100,18 @@ impl Algorithm {
         self.kind().strength
     }
 
-    /// The one that somebody means, however it is written: `sha256`, `SHA-256`, `CRC32C`, `crc-32c`, `adler32`.
+    /// The algorithm of this name, in any spelling: `sha256`, `SHA-256`, `CRC32C`, `crc-32c`, `adler32`.
     pub fn named(text: &str) -> Option<Self> {
         let plain: String = text.chars().filter(|c| !matches!(c, '-' | '_' | '/')).take(16).collect();
         let plain = match plain.to_ascii_lowercase() {
-            // OpenSSL tells them from SHA-3 so.
+            // OpenSSL's names, which distinguish them from SHA-3.
             name if matches!(name.as_str(), "sha2256" | "sha2512") => name.replacen("sha2", "sha", 1),
             name => name,
         };
         Self::all().find(|algorithm| algorithm.name() == plain)
     }
 
-    /// What it is good for, in words for people, as `MD5: finds damage, not lies`. `None` where it proves what is
-    /// wanted.
+    /// Its weakness in words for people: `MD5: finds damage, not lies`. `None` if it proves the content.
     pub fn weakness(self) -> Option<String> {
         let says = match (self.strength(), self.bytes()) {
             (Strength::Lies, _) => return None,
@@ -122,12 +121,12 @@ impl Algorithm {
         Some(format!("{}: {says}", self.kind().title))
     }
 
-    /// A checksum of it from its hexadecimal digits, or in base64, as S3 and HTTP write it; `None`: it is neither.
+    /// A checksum from hexadecimal digits or base64, as S3 and HTTP write it; `None` if `text` is neither.
     pub fn sum(self, text: &str) -> Option<Vec<u8>> {
         read_sum(text.as_bytes()).filter(|sum| sum.len() == self.bytes())
     }
 
-    /// `32 hexadecimal digits or 24 characters of base64`: how a checksum of it looks.
+    /// The form of its checksums: `32 hexadecimal digits, or 24 characters of base64`.
     pub fn looks(self) -> String {
         let (digits, base64) = (2 * self.bytes(), self.bytes().div_ceil(3) * 4);
         format!("{digits} hexadecimal digits, or {base64} characters of base64")
@@ -140,8 +139,8 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// The bytes of a checksum of some kind, in hexadecimal digits or in base64 with its padding. No length that is known
-/// here can be both: in base64 each has padding, which is no digit.
+/// The bytes of a checksum in hexadecimal digits, or in base64 with padding. No known length is ambiguous: in base64
+/// each has padding, which is no digit.
 pub(super) fn read_sum(text: &[u8]) -> Option<Vec<u8>> {
     hexadecimal(text).or_else(|| {
         let is_short = text.len() <= 88 && text.ends_with(b"=");
@@ -173,7 +172,7 @@ mod tests {
             assert_eq!(algorithm.weakness().is_none(), algorithm.strength() == Strength::Lies);
         }
         assert!(Algorithm::all().map(Algorithm::strength).is_sorted_by(|a, b| a >= b));
-        // Whoever has the strength in JSON has these words.
+        // These words are in the JSON output.
         assert_eq!([Strength::Lies, Strength::Damage].map(Strength::name), ["lies", "damage"]);
     }
 

@@ -2,20 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::algorithm::{hexadecimal, to_hexadecimal};
-use super::lines::is_beneath;
-use super::{Algorithm, Checksums, FileSum, Format, Strength};
+use super::algorithm::{Algorithm, Strength, hexadecimal, to_hexadecimal};
+use super::list::{Checksums, FileSum, Format, is_beneath};
 
-/// Where the payload of a bag lies.
+/// The payload's directory in a bag.
 const PAYLOAD: &[u8] = b"data/";
 
 /// Why a directory is no bag that can be verified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BagItError {
-    /// `bagit.txt` is not what RFC 8493 2.1.1 has.
+    /// `bagit.txt` is not the declaration of RFC 8493 2.1.1.
     #[error("its bagit.txt is not the declaration of a bag in UTF-8 (RFC 8493, 2.1.1)")]
     Declaration,
-    /// There is no manifest of an algorithm that is known here.
+    /// There is no manifest with a supported algorithm.
     #[error("it has no manifest-sha512.txt, and none of another algorithm that is known here: make one")]
     NoManifest,
     /// A line of a manifest is wrong.
@@ -32,8 +31,7 @@ pub enum BagItError {
 
 /// Checks the declaration of a bag, its `bagit.txt` (RFC 8493 2.1.1).
 ///
-/// # Errors
-/// When it is another, or in an encoding other than UTF-8.
+/// When it is something else, or declares another encoding than UTF-8.
 pub fn check_declaration(bytes: &[u8]) -> Result<(), BagItError> {
     let text = std::str::from_utf8(bytes).map_err(|_| BagItError::Declaration)?;
     let mut lines = text.trim_start_matches('\u{feff}').lines();
@@ -54,8 +52,8 @@ pub struct BagManifests {
     pub tags: Vec<Checksums>,
 }
 
-/// The manifests of a bag whose algorithms are supported. `read` returns the bytes of a file of the bag by its name,
-/// if the file exists. Those of weak algorithms count only where there is no other.
+/// The manifests of a bag that have supported algorithms. `read` returns the bytes of a file of the bag by name, if it
+/// exists. Weak algorithms count only without a strong one.
 ///
 /// # Errors
 /// When no manifest of the payload is supported, or a line of a manifest is wrong.
@@ -77,8 +75,8 @@ pub fn bag_manifests(read: impl Fn(&str) -> Option<Vec<u8>>) -> Result<BagManife
     if found.payload.is_empty() { Err(BagItError::NoManifest) } else { Ok(found) }
 }
 
-/// Reads a manifest of the payload or of tags; the paths that it gives are relative to the bag. An error is the number
-/// of the line that is wrong.
+/// Reads a manifest of the payload or of tags. Its paths become relative to the bag. The error is the number of the
+/// wrong line.
 pub(super) fn read_manifest(bytes: &[u8], algorithm: Algorithm, is_payload: bool) -> Result<Checksums, usize> {
     let mut files = Vec::new();
     let mut paths = BTreeSet::new();
@@ -92,7 +90,7 @@ pub(super) fn read_manifest(bytes: &[u8], algorithm: Algorithm, is_payload: bool
         let (digits, rest) = line.split_at(end);
         let checksum = hexadecimal(digits).filter(|sum| sum.len() == algorithm.bytes()).ok_or_else(wrong)?;
         let path = rest.trim_ascii_start();
-        // md5deep and its kin mark what was read as binary.
+        // md5deep and similar tools mark files read as binary.
         let path = decode(path.strip_prefix(b"*").unwrap_or(path)).ok_or_else(wrong)?;
         let path = path.strip_prefix(b"./").map(<[u8]>::to_vec).unwrap_or(path);
         if path.starts_with(PAYLOAD) != is_payload || !is_beneath(&path) || !paths.insert(path.clone()) {
@@ -103,7 +101,7 @@ pub(super) fn read_manifest(bytes: &[u8], algorithm: Algorithm, is_payload: bool
     Ok(Checksums { format: Format::BagIt, algorithm, files })
 }
 
-/// The payload manifest of files whose paths are relative to `data/`, or to the bag.
+/// The payload manifest of `files`; paths are relative to `data/` or to the bag.
 pub(super) fn write(files: &[FileSum]) -> Vec<u8> {
     let mut out = Vec::new();
     for listed in files {
@@ -122,8 +120,7 @@ pub(super) fn write(files: &[FileSum]) -> Vec<u8> {
     out
 }
 
-/// A path with `%0A`, `%0D` and `%25` (RFC 8493 2.1.3); other uses of `%` stand for themselves, as older bags have
-/// them.
+/// A path with `%0A`, `%0D` and `%25` (RFC 8493 2.1.3). Any other `%` is literal, as in older bags.
 fn decode(path: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(path.len());
     let mut rest = path;

@@ -1,4 +1,4 @@
-//! Computes checksums of every kind that lists have.
+//! Computes checksums with every algorithm of lists.
 
 use adler2::Adler32;
 use crc_fast::CrcAlgorithm;
@@ -17,13 +17,13 @@ enum State {
     Sha256(sha2::Sha256),
     Sha1(sha1::Sha1),
     Md5(md5::Md5),
-    /// Of these, as many of the last bytes of the number as the checksum has.
+    /// A CRC. Its checksum is the last bytes of the 64-bit number.
     Crc(Algorithm, crc_fast::Digest),
     Adler32(Adler32),
 }
 
 impl Hasher {
-    /// One of nothing so far.
+    /// A hasher without input.
     pub fn new(algorithm: Algorithm) -> Self {
         let crc = |kind| State::Crc(algorithm, crc_fast::Digest::new(kind));
         Self(match algorithm {
@@ -39,7 +39,7 @@ impl Hasher {
         })
     }
 
-    /// These bytes follow.
+    /// Appends bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             State::Blake3(state) => _ = state.update(bytes),

@@ -2,54 +2,87 @@
 
 use std::collections::BTreeSet;
 
-use super::algorithm::{hexadecimal, read_sum, to_hexadecimal};
-use super::{Algorithm, Checksums, ChecksumsError, FileSum, Format};
+use super::algorithm::{Algorithm, hexadecimal, read_sum, to_hexadecimal};
+use super::bagit;
+use super::error::ChecksumsError;
+use super::list::{Checksums, FileSum, Format, is_beneath};
 use crate::Kind;
 
 const HEAD: &str = "# inhaul manifest ";
 const ROOT: &str = "# root ";
 
-/// Longest name of an algorithm that a message repeats.
+/// Longest algorithm name that an error message repeats.
 const NAME_MAX: usize = 24;
 
-/// What a line says; `None`: it is not written in this way.
+/// The content of a line; `None`: it has another form.
 type Parsed = Result<Option<(Algorithm, FileSum)>, ChecksumsError>;
 
-pub(super) fn read(bytes: &[u8], assumed: Option<Algorithm>) -> Result<Checksums, ChecksumsError> {
-    let is_ours = bytes.starts_with(HEAD.as_bytes());
-    let (format, body, before) = if is_ours { head(bytes)? } else { (Format::Sums, bytes, 0) };
-    let mut algorithm = None;
-    let mut files = Vec::new();
-    let mut paths = BTreeSet::new();
-    for (index, line) in body.split(|&byte| byte == b'\n').enumerate() {
-        let number = before + index + 1;
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // Lists of the format SFV have their comments behind semicolons.
-        if line.is_empty() || (!is_ours && line.starts_with(b"#")) || (!is_ours && line.starts_with(b";")) {
-            continue;
+impl Checksums {
+    /// Reads a list of any form: ours, the coreutils', BSD's (`MD5 (PATH) = ...`), `md5:DIGITS PATH`, or SFV's (`PATH
+    /// DIGITS`). A checksum without an algorithm's name is taken as `assumed` if that has its length, or else as the
+    /// most common algorithm of that length. The bytes may be anything.
+    ///
+    /// When a line has none of these forms; when its algorithm is not supported or ambiguous; when a path leads out of
+    /// the directory or occurs twice; or when the hash of the whole does not match.
+    pub fn read(bytes: &[u8], assumed: Option<Algorithm>) -> Result<Self, ChecksumsError> {
+        let is_ours = bytes.starts_with(HEAD.as_bytes());
+        let (format, body, before) = if is_ours { head(bytes)? } else { (Format::Sums, bytes, 0) };
+        let mut algorithm = None;
+        let mut files = Vec::new();
+        let mut paths = BTreeSet::new();
+        for (index, line) in body.split(|&byte| byte == b'\n').enumerate() {
+            let number = before + index + 1;
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            // SFV's comments begin with a semicolon.
+            if line.is_empty() || (!is_ours && line.starts_with(b"#")) || (!is_ours && line.starts_with(b";")) {
+                continue;
+            }
+            let parsed = if is_ours { sized(line) } else { foreign(line, number, assumed)? };
+            let (kind, listed) = parsed.ok_or(ChecksumsError::Line(number))?;
+            if *algorithm.get_or_insert(kind) != kind {
+                return Err(ChecksumsError::Mixed(number));
+            }
+            if !is_beneath(&listed.path) {
+                return Err(ChecksumsError::Path(number));
+            }
+            if !paths.insert(listed.path.clone()) {
+                return Err(ChecksumsError::Twice(number));
+            }
+            files.push(listed);
         }
-        let parsed = if is_ours { sized(line) } else { foreign(line, number, assumed)? };
-        let (kind, listed) = parsed.ok_or(ChecksumsError::Line(number))?;
-        if *algorithm.get_or_insert(kind) != kind {
-            return Err(ChecksumsError::Mixed(number));
-        }
-        if !is_beneath(&listed.path) {
-            return Err(ChecksumsError::Path(number));
-        }
-        if !paths.insert(listed.path.clone()) {
-            return Err(ChecksumsError::Twice(number));
-        }
-        files.push(listed);
+        let algorithm = match algorithm {
+            Some(algorithm) => algorithm,
+            None if is_ours => Algorithm::Blake3,
+            None => return Err(ChecksumsError::Empty),
+        };
+        Ok(Self { format, algorithm, files })
     }
-    let algorithm = match algorithm {
-        Some(algorithm) => algorithm,
-        None if is_ours => Algorithm::Blake3,
-        None => return Err(ChecksumsError::Empty),
-    };
-    Ok(Checksums { format, algorithm, files })
+
+    /// The list as bytes, for [`Checksums::read`] and for other tools of the format.
+    pub fn write(&self) -> Vec<u8> {
+        match self.format {
+            Format::Inhaul(kind) => {
+                let kind = if kind == Kind::File { "file" } else { "directory" };
+                let head = format!("{HEAD}1 {kind}\n{ROOT}{}\n", self.root().to_hex());
+                [head.into_bytes(), body(&self.files)].concat()
+            }
+            Format::Sums => {
+                let mut out = Vec::new();
+                self.files.iter().for_each(|listed| put_line(&mut out, listed, "  "));
+                out
+            }
+            Format::BagIt => bagit::write(&self.files),
+        }
+    }
+
+    /// The hash of the whole: two data sets with the same hash are the same. It is computed over the lines of
+    /// [`Format::Inhaul`].
+    pub fn root(&self) -> blake3::Hash {
+        blake3::hash(&body(&self.files))
+    }
 }
 
-/// The head of one of ours: its kind, the lines that follow, and how many came before them.
+/// The head of our own list: its kind, the following lines, and the number of lines before them.
 fn head(bytes: &[u8]) -> Result<(Format, &[u8], usize), ChecksumsError> {
     let mut lines = bytes.splitn(3, |&byte| byte == b'\n');
     let mut line = |number| {
@@ -90,8 +123,8 @@ fn foreign(line: &[u8], number: usize, assumed: Option<Algorithm>) -> Parsed {
     }
 }
 
-/// `HASH  PATH`, or `HASH *PATH` for what was read as binary: what md5sum, sha256sum and b3sum write; and
-/// `md5:HASH PATH`, as archives and grids name checksums.
+/// `HASH  PATH`, or `HASH *PATH` for a file read as binary, as md5sum, sha256sum and b3sum write; and `md5:HASH PATH`,
+/// as archives and grids write.
 fn plain(line: &[u8], number: usize, assumed: Option<Algorithm>) -> Parsed {
     let (is_escaped, line) = escape_mark(line);
     let Some(end) = line.iter().position(|&byte| byte == b' ' || byte == b'\t') else { return Ok(None) };
@@ -118,7 +151,7 @@ fn plain(line: &[u8], number: usize, assumed: Option<Algorithm>) -> Parsed {
     Ok(path.map(|path| (algorithm, FileSum { path, size: None, checksum })))
 }
 
-/// Whether it is S3's checksum of a file that was uploaded in parts: `DIGITS-17`.
+/// Whether it is S3's checksum of a multipart upload: `DIGITS-17`.
 fn is_of_parts(digits: &[u8]) -> bool {
     let text = str::from_utf8(digits).ok().and_then(|text| text.trim_matches('"').rsplit_once('-'));
     text.is_some_and(|(sum, parts)| {
@@ -127,7 +160,7 @@ fn is_of_parts(digits: &[u8]) -> bool {
     })
 }
 
-/// `SHA256 (PATH) = HASH`: what `--tag`, and BSD, write; and `SHA2-256(PATH)= HASH`, as `openssl dgst` does.
+/// `SHA256 (PATH) = HASH`, as `--tag` and BSD write; and `SHA2-256(PATH)= HASH`, as `openssl dgst` writes.
 fn tagged(line: &[u8], number: usize) -> Parsed {
     let (is_escaped, line) = escape_mark(line);
     match between(line, b" (", b") = ") {
@@ -136,7 +169,7 @@ fn tagged(line: &[u8], number: usize) -> Parsed {
     }
 }
 
-/// What stands before the first `open`, between it and the last `close`, and behind that.
+/// The parts before the first `open`, between it and the last `close`, and after that.
 fn between<'l>(line: &'l [u8], open: &[u8], close: &[u8]) -> Option<[&'l [u8]; 3]> {
     let start = line.windows(open.len()).position(|window| window == open)?;
     let end = line.windows(close.len()).rposition(|window| window == close)?;
@@ -146,14 +179,14 @@ fn between<'l>(line: &'l [u8], open: &[u8], close: &[u8]) -> Option<[&'l [u8]; 3
 fn tagged_by([name, path, digits]: [&[u8]; 3], is_escaped: bool, number: usize) -> Parsed {
     let Some(checksum) = read_sum(digits) else { return Ok(None) };
     let Some(algorithm) = named(name, number)? else { return Ok(None) };
-    // It says what it is, so it is nothing else.
+    // It names its algorithm, so it has no other form.
     let wrong = ChecksumsError::Line(number);
     let path = unescape(path, is_escaped).map(without_dot);
     let path = path.filter(|_| checksum.len() == algorithm.bytes()).ok_or(wrong)?;
     Ok(Some((algorithm, FileSum { path, size: None, checksum })))
 }
 
-/// `PATH DIGITS`: what lists of the format SFV have, and tools that put the name first.
+/// `PATH DIGITS`, as in the format SFV, and from tools that put the name first.
 fn trailing(line: &[u8], assumed: Option<Algorithm>) -> Option<(Algorithm, FileSum)> {
     let at = line.iter().rposition(|&byte| byte == b' ' || byte == b'\t')?;
     let checksum = hexadecimal(&line[at + 1..]).filter(|sum| sum.len() == Algorithm::Crc32.bytes())?;
@@ -162,7 +195,7 @@ fn trailing(line: &[u8], assumed: Option<Algorithm>) -> Option<(Algorithm, FileS
     Some((algorithm, FileSum { path, size: None, checksum }))
 }
 
-/// The algorithm of this name. `None`: it is no name.
+/// The algorithm of this name; `None`: it is not a name.
 fn named(name: &[u8], number: usize) -> Result<Option<Algorithm>, ChecksumsError> {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
     let word = str::from_utf8(name).ok().filter(|_| !name.is_empty() && name.iter().all(is_word));
@@ -171,7 +204,7 @@ fn named(name: &[u8], number: usize) -> Result<Option<Algorithm>, ChecksumsError
     Algorithm::named(word).ok_or_else(unsupported).map(Some)
 }
 
-/// What a checksum of so many bytes is that does not say it.
+/// The algorithm of an unnamed checksum of this length.
 fn by_length(bytes: usize, number: usize, assumed: Option<Algorithm>) -> Result<Option<Algorithm>, ChecksumsError> {
     if let Some(assumed) = assumed.filter(|assumed| assumed.bytes() == bytes) {
         return Ok(Some(assumed));
@@ -201,11 +234,6 @@ fn escape_mark(line: &[u8]) -> (bool, &[u8]) {
 /// `find . -type f | xargs sha256sum` writes `./PATH`.
 fn without_dot(path: Vec<u8>) -> Vec<u8> {
     path.strip_prefix(b"./").map(<[u8]>::to_vec).unwrap_or(path)
-}
-
-/// Whether a path names something beneath the directory that it is relative to.
-pub(super) fn is_beneath(path: &[u8]) -> bool {
-    !path.contains(&0) && path.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."))
 }
 
 fn unescape(path: &[u8], is_escaped: bool) -> Option<Vec<u8>> {
@@ -256,27 +284,11 @@ fn put_line(out: &mut Vec<u8>, listed: &FileSum, middle: &str) {
     out.push(b'\n');
 }
 
-/// The lines that [`Checksums::root`] is the hash of.
-pub(super) fn body(list: &Checksums) -> Vec<u8> {
+/// The lines that [`Checksums::root`] hashes.
+fn body(files: &[FileSum]) -> Vec<u8> {
     let mut out = Vec::new();
-    for listed in &list.files {
+    for listed in files {
         put_line(&mut out, listed, &format!(" {} ", listed.size.unwrap_or_default()));
     }
     out
-}
-
-pub(super) fn write(list: &Checksums) -> Vec<u8> {
-    match list.format {
-        Format::Inhaul(kind) => {
-            let kind = if kind == Kind::File { "file" } else { "directory" };
-            let head = format!("{HEAD}1 {kind}\n{ROOT}{}\n", list.root().to_hex());
-            [head.into_bytes(), body(list)].concat()
-        }
-        Format::Sums => {
-            let mut out = Vec::new();
-            list.files.iter().for_each(|listed| put_line(&mut out, listed, "  "));
-            out
-        }
-        Format::BagIt => super::bagit::write(&list.files),
-    }
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Kind;
 
 const BLAKE3: Algorithm = Algorithm::Blake3;
 

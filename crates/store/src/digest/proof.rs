@@ -1,8 +1,8 @@
-//! Proofs that a part of a file is what the file's hash says, without the rest of the file.
+//! Proofs that a part of a file matches the file's hash, without the rest of the file.
 //!
-//! BLAKE3 is a binary tree over chunks of 1 KiB (its specification, 2.1). Who has a part of a group and the chaining
-//! values of the subtrees beside it can compute the group's digest; who has that and the digests of the subtrees beside
-//! the group, the file's hash. A wrong byte anywhere, or a wrong value, leads to another hash.
+//! BLAKE3 is a binary tree over chunks of 1 KiB (its specification, 2.1). A part of a group and the chaining values of
+//! the subtrees beside it give the group's digest. The group's digest and those of the subtrees beside it give the
+//! file's hash. Any wrong byte or value leads to another hash.
 
 use std::ops::Range;
 
@@ -15,22 +15,22 @@ pub const CHUNK_BYTES: u64 = 1024;
 
 /// Most values in a proof within a group: a group has 10 levels, and a part has two sides.
 pub const INSIDE_MAX: usize = 20;
-/// Most values on the way from a group to the root of any file.
+/// Most values on the path from a group to the root of any file.
 pub const PATH_MAX: usize = 44;
 
-/// How many chunks group `group` of a file of `file_len` bytes has. The only group of an empty file has one.
+/// The number of chunks of group `group` in a file of `file_len` bytes. The only group of an empty file has one.
 pub fn chunk_count(file_len: u64, group: u64) -> u64 {
     group_range(file_len, group).len().div_ceil(CHUNK_BYTES).max(1)
 }
 
-/// Chunks `part` of group `group` of a file of `file_len` bytes, as bytes of the group.
+/// The byte range, within the group, of chunks `part` of group `group` in a file of `file_len` bytes.
 pub fn chunk_bytes(file_len: u64, group: u64, part: &Range<u64>) -> Range<u64> {
     let len = group_range(file_len, group).len();
     (part.start * CHUNK_BYTES).min(len)..(part.end * CHUNK_BYTES).min(len)
 }
 
-/// The values that, with the bytes of chunks `part`, make the digest of group `group` of a file of `file_len` bytes,
-/// from left to right; from the group's `bytes`. None if the part is the whole group.
+/// The proof of chunks `part` of group `group` in a file of `file_len` bytes, from the group's `bytes`: the values that
+/// lead, with the part's bytes, to the group's digest, from left to right. Empty if the part is the whole group.
 pub fn prove(file_len: u64, group: u64, bytes: &[u8], part: Range<u64>) -> Vec<GroupDigest> {
     let mut outside = Vec::new();
     list_outside(0..chunk_count(file_len, group), &part, &mut outside);
@@ -41,12 +41,13 @@ pub fn prove(file_len: u64, group: u64, bytes: &[u8], part: Range<u64>) -> Vec<G
     outside.into_iter().map(value).collect()
 }
 
-/// Length of a block in bytes: what is remembered of a group, so that its parts can be proven without reading all of it.
+/// Length of a block in bytes. A group's block values are kept, so that its parts can be proven without reading all of
+/// it.
 pub const BLOCK_BYTES: u64 = 64 << 10;
 /// Chunks of a block.
 const BLOCK_CHUNKS: u64 = BLOCK_BYTES / CHUNK_BYTES;
 
-/// The chaining values of a group's blocks, with which its parts are proven by the bytes of the blocks that they lie in.
+/// The chaining values of a group's blocks. With them a part is proven from the bytes of the blocks at its ends.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     file_len: u64,
@@ -56,7 +57,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Of group `group` of a file of `file_len` bytes, from the group's `bytes`.
+    /// The blocks of group `group` in a file of `file_len` bytes, from the group's `bytes`.
     pub fn new(file_len: u64, group: u64, bytes: &[u8]) -> Self {
         let count = chunk_count(file_len, group);
         let blocks = (0..count.div_ceil(BLOCK_CHUNKS)).map(|block| {
@@ -110,8 +111,8 @@ impl Blocks {
     }
 }
 
-/// The digest of group `group` of a file of `file_len` bytes, from the `bytes` of chunks `part` and the values beside
-/// them. `None` if there is no such part, or it has other bytes than that, or there are too many or too few values.
+/// The digest of group `group` in a file of `file_len` bytes, from the `bytes` of chunks `part` and the values beside
+/// them. `None` if there is no such part, if its length differs, or if the number of values is wrong.
 pub fn digest_of_part(
     file_len: u64,
     group: u64,
@@ -133,7 +134,7 @@ pub fn digest_of_part(
     walk.inside.next().is_none().then_some(digest)
 }
 
-/// What chunks split into, which are more than one.
+/// Splits chunks, at least two, into the halves of their subtree.
 fn halves(chunks: &Range<u64>) -> (Range<u64>, Range<u64>) {
     let count = chunks.end - chunks.start;
     let left = 1 << (u64::BITS - 1 - (count - 1).leading_zeros());
@@ -170,7 +171,7 @@ fn merge(left: &GroupDigest, right: &GroupDigest, is_root: bool) -> GroupDigest 
     }
 }
 
-/// The way from the bytes of a part, and what is beside it, to the group's digest.
+/// Computes a group's digest from the bytes of a part and the values beside it.
 struct Walk<'a> {
     file_len: u64,
     group: u64,
@@ -196,7 +197,7 @@ impl Walk<'_> {
     }
 }
 
-/// The value of chunks that are whole blocks, or the last ones of a group.
+/// The value of chunks that consist of whole blocks, or end the group.
 fn merge_blocks(values: &[GroupDigest], chunks: Range<u64>, is_root: bool) -> GroupDigest {
     if chunks.end - chunks.start <= BLOCK_CHUNKS {
         return values.get((chunks.start / BLOCK_CHUNKS) as usize).copied().unwrap_or_default();
@@ -205,13 +206,13 @@ fn merge_blocks(values: &[GroupDigest], chunks: Range<u64>, is_root: bool) -> Gr
     merge(&merge_blocks(values, left, false), &merge_blocks(values, right, false), is_root)
 }
 
-/// Where the digests above a file's groups stand: level 0 are the groups themselves, and what has nothing to its right
-/// stands for itself one level up.
+/// A position in the tree above a file's groups. Level 0 are the groups themselves. A node without a right sibling
+/// stands for its parent, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
-    /// How far above the groups.
+    /// The level above the groups.
     pub level: u32,
-    /// Which one of that level.
+    /// The index in the level.
     pub index: u64,
 }
 
@@ -227,7 +228,7 @@ impl Node {
         Self { level: self.level + 1, index: self.index / 2 }
     }
 
-    /// The node beside it, if a file of `file_len` bytes has it.
+    /// Its sibling, if a file of `file_len` bytes has it.
     pub fn sibling(self, file_len: u64) -> Option<Self> {
         let index = self.index ^ 1;
         let first = index.checked_shl(self.level).filter(|first| first >> self.level == index)?;
@@ -240,7 +241,7 @@ impl Node {
     }
 }
 
-/// All digests above a file's groups, to prove groups by.
+/// All digests above a file's groups, for proofs of groups.
 #[derive(Clone, Debug)]
 pub struct Outboard {
     file_len: u64,
@@ -249,7 +250,7 @@ pub struct Outboard {
 }
 
 impl Outboard {
-    /// Of a file of `file_len` bytes, with the digests of all of its groups. `None` if their number is another.
+    /// The tree of a file of `file_len` bytes, from all of its groups' digests. `None` if their number is wrong.
     pub fn new(file_len: u64, groups: Vec<GroupDigest>) -> Option<Self> {
         if groups.len() as u64 != group_count(file_len) {
             return None;
@@ -273,7 +274,7 @@ impl Outboard {
         self.levels.last()?.first().copied().map(Hash::from_bytes)
     }
 
-    /// The digests beside the way from a group up, of its first `levels` levels: where there is nothing beside it, none.
+    /// The siblings on the path up from a group, over `levels` levels. Levels without a sibling have none.
     pub fn path(&self, group: u64, levels: u32) -> Vec<GroupDigest> {
         let mut node = Node::group(group);
         let mut path = Vec::new();
@@ -287,8 +288,8 @@ impl Outboard {
     }
 }
 
-/// Walks from a group up over `levels` levels of a file of `file_len` bytes: each node on the way and beside it, with its
-/// digest, the top of the way last. `None` if there are too many or too few digests in `path`.
+/// Walks up from a group over `levels` levels of a file of `file_len` bytes. Returns each node on the path and beside
+/// it with its digest, the top last. `None` if the number of digests in `path` is wrong.
 pub fn climb(
     file_len: u64,
     group: u64,

@@ -1,8 +1,7 @@
-//! A disk that fails, for tests: operations of this thread end in errors, or the power goes.
+//! A failing disk, for tests: operations of this thread fail, or the power goes.
 //!
-//! Operations are carried out on real files, which stand for what the kernel shows to processes. Beside them a [`Model`]
-//! keeps what the disk has for certain, and what it may have. After a power failure, [`FaultyDisk::power_failure`]
-//! makes the files as they may be found.
+//! Operations run on real files, which show the kernel's view. Beside them a [`Model`] tracks what is certainly on the
+//! disk, and what may be. After a power failure, [`FaultyDisk::power_failure`] makes the files as they may be found.
 
 mod model;
 
@@ -16,7 +15,7 @@ use rustix::io::{Errno, Result};
 use self::model::{Fault, Model};
 use super::Operation;
 
-/// How often operations fail, each as one in so many; 0 is never.
+/// How often operations fail: one in this many; 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// Bytes are read back: EIO.
@@ -27,7 +26,7 @@ pub(crate) struct Faults {
     pub(crate) full: u64,
     /// A write takes only some of the bytes.
     pub(crate) short: u64,
-    /// A sync: EIO. Of what was not on the disk before, some never will be, whatever later syncs say.
+    /// A sync: EIO. Some of the unsynced bytes will never be on the disk, even if later syncs succeed.
     pub(crate) sync: u64,
     /// After this number of operations the power goes.
     pub(crate) operations: Option<u64>,
@@ -39,9 +38,9 @@ pub(crate) struct FaultyDisk {
     faults: Faults,
     random: RandomStream,
     has_power: bool,
-    /// Operations that were let fail.
+    /// Operations that were made to fail.
     failed: u64,
-    /// What happens elsewhere while something is synced.
+    /// Called during a sync.
     meanwhile: Option<Box<dyn Fn()>>,
 }
 
@@ -49,7 +48,7 @@ thread_local! {
     static DISK: RefCell<Option<FaultyDisk>> = const { RefCell::new(None) };
 }
 
-/// Carries out an operation of this thread: as the faulty disk wants it, if there is one.
+/// Carries out an operation of this thread, on its faulty disk if it has one.
 pub(crate) fn carry_out<T>(operation: Operation<'_>, real: impl FnOnce() -> Result<T>) -> Result<T> {
     let verdict = DISK.with_borrow_mut(|disk| disk.as_mut().map(|disk| disk.before(&operation)));
     match verdict {
@@ -68,7 +67,7 @@ pub(crate) fn carry_out<T>(operation: Operation<'_>, real: impl FnOnce() -> Resu
     }
 }
 
-/// The bytes that a write takes, if it does not take all.
+/// The bytes of a short write.
 pub(super) fn cut_short(bufs: &[IoSlice<'_>]) -> Option<Vec<u8>> {
     DISK.with_borrow_mut(|disk| {
         let disk = disk.as_mut().filter(|disk| disk.has_power)?;
@@ -95,7 +94,8 @@ impl FaultyDisk {
         Self { meanwhile: Some(Box::new(meanwhile)), ..self }
     }
 
-    /// Runs `process` on this disk, with `faults`. Returns the disk, and whether an operation was let fail.
+    /// Runs `process` on this disk, with `faults`. Returns the disk, the result, and whether an operation was made to
+    /// fail.
     pub(crate) fn run<T>(mut self, faults: Faults, process: impl FnOnce() -> T) -> (Self, T, bool) {
         /// Takes the disk from the thread, also when `process` panics.
         struct Attached;
@@ -120,13 +120,13 @@ impl FaultyDisk {
         self.has_power
     }
 
-    /// The kernel forgets what it could not write, and shows what the disk has.
+    /// The kernel drops bytes that it could not write, and shows the disk's.
     pub(crate) fn forget(&mut self) {
         self.model.forget(&mut self.random);
     }
 
-    /// The power has gone: makes what the disk may have beneath `root`. Says whether file and directory names were
-    /// kept in the order of the operations, as by file systems with a journal.
+    /// After a power failure: makes a possible content of the disk beneath `root`. Returns whether names were kept in
+    /// the order of the operations, as by file systems with a journal.
     pub(crate) fn power_failure(&mut self, root: &Path) -> bool {
         self.model.survive(root, &mut self.random)
     }

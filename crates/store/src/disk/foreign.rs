@@ -1,7 +1,7 @@
-//! File systems that this kernel may not have, for tests: what they keep of times, links and names.
+//! Models of other file systems, for tests: their times, links and names.
 //!
-//! Operations are carried out on real files, with what such a file system makes of them: times are cut to its unit and
-//! its years, links are refused, and a name stands for the one that is there already and is the same to it.
+//! Operations run on real files, changed as the file system would: times are rounded to its unit and clamped to its
+//! range, links are refused, and a name finds an existing one that it equals.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -13,10 +13,10 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::file_system::FileSystem;
 
-/// Which names are one.
+/// Which names are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OneName {
-    /// None but the same bytes.
+    /// Only those with the same bytes.
     Same,
     /// Those that differ in the case of letters.
     Case,
@@ -24,10 +24,10 @@ pub(crate) enum OneName {
     CaseAndForm,
 }
 
-/// What a file system is like.
+/// The properties of a file system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Foreign {
-    /// How it is known by its number.
+    /// Its kind.
     pub(crate) kind: FileSystem,
     /// The unit of its times, in nanoseconds.
     pub(crate) unit: i128,
@@ -37,7 +37,7 @@ pub(crate) struct Foreign {
     pub(crate) hard_links: Result<()>,
     pub(crate) permissions: Result<()>,
     pub(crate) one_name: OneName,
-    /// Bytes that no name has.
+    /// Bytes that names cannot contain.
     pub(crate) refused: &'static [u8],
 }
 
@@ -74,7 +74,7 @@ fn here() -> Option<Foreign> {
     DISK.with_borrow(|disk| *disk)
 }
 
-/// How the file system is known.
+/// The kind of the model in use.
 pub(crate) fn kind() -> Option<FileSystem> {
     here().map(|disk| disk.kind)
 }
@@ -83,7 +83,7 @@ pub(super) fn may_set_permissions() -> Result<()> {
     here().map_or(Ok(()), |disk| disk.permissions)
 }
 
-/// What is kept of times.
+/// The times as the file system keeps them.
 pub(super) fn kept(times: &Timestamps) -> Timestamps {
     let Some(disk) = here() else { return times.clone() };
     let Timespec { tv_sec, tv_nsec } = times.last_modification;
@@ -99,7 +99,7 @@ pub(super) fn kept(times: &Timestamps) -> Timestamps {
     Timestamps { last_modification, ..times.clone() }
 }
 
-/// The name of what `name` stands for in `parent`, if that is there.
+/// The existing name in `parent` that equals `name`, if there is one.
 pub(super) fn found_as<'n>(parent: BorrowedFd<'_>, name: &'n [u8]) -> Cow<'n, [u8]> {
     let Some(disk) = here().filter(|disk| disk.one_name != OneName::Same) else { return Cow::Borrowed(name) };
     let wanted = disk.folded(name);
@@ -110,7 +110,7 @@ pub(super) fn found_as<'n>(parent: BorrowedFd<'_>, name: &'n [u8]) -> Cow<'n, [u
     names.into_iter().find(|there| disk.folded(there) == wanted).map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
-/// The same for a name that something is to get; an error if no name is like this.
+/// The same for a new name; an error if names cannot be like this.
 pub(super) fn name<'n>(parent: BorrowedFd<'_>, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
     let is_refused = here().is_some_and(|disk| name.iter().any(|byte| disk.refused.contains(byte)));
     if is_refused { Err(Errno::INVAL) } else { Ok(found_as(parent, name)) }

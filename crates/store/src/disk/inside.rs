@@ -1,16 +1,16 @@
-//! Opens paths that stay inside a directory: by the kernel where it can, else one component after another.
+//! Opens paths inside a directory: by the kernel if possible, or else one component after another.
 //!
-//! `openat2` resolves a path and never leaves the directory (Linux 5.6). It is not there before, and filters of system
-//! calls refuse it: systemd's `RestrictSUIDSGID=`, which `DynamicUser=` implies, answers `ENOSYS`, others `EPERM`. Then
-//! [`walk()`] does the same with `openat`:
+//! `openat2` resolves a path and never leaves the directory (since Linux 5.6). System call filters refuse it: systemd's
+//! `RestrictSUIDSGID=`, which `DynamicUser=` implies, answers `ENOSYS`, others `EPERM`. Then [`walk()`] does the same
+//! with `openat`:
 //!
-//! - Each component is opened in the directory before it, with `O_NOFOLLOW`. So no link is ever followed by the kernel.
+//! - Each component is opened in the previous directory, with `O_NOFOLLOW`. So the kernel never follows a link.
 //! - Links are read, and their targets are walked like the path itself; absolute ones lead outside. A magic link of
-//!   `/proc` is read like any other. Its text leads outside, or to a name that is not there.
+//!   `/proc` is read like any other. Its text leads outside, or to a missing name.
 //! - The kernel never sees `..`. It takes the last name from the names so far, and these are walked anew from the
 //!   directory. So a directory that is moved away meanwhile leads nowhere else.
 //!
-//! Other programs' crates were weighed: `cap-primitives` follows every link or only those before the last component,
+//! Other crates do not fit: `cap-primitives` follows either every link or only those before the last component,
 //! `pathrs` resolves as if the directory were the root, and is not under our licences.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,17 +19,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 
-/// As many links are followed for one path as the kernel follows.
+/// Most links to follow for one path: the kernel's limit.
 const LINKS_MAX: usize = 40;
-/// So many components are opened for one path. A path has 2,048 at most; more come only by links.
+/// Most components to open for one path. A path has 2,048 at most; more come only from links.
 const STEPS_MAX: usize = 10_000;
-/// A path that is longer is refused by the kernel, with its zero byte.
+/// The kernel's limit for a path, including its zero byte.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// So often `openat2` is tried where files are renamed meanwhile, whoever does it.
+/// Tries of `openat2` while other programs rename files.
 const TRIES: usize = 8;
 
-/// What is known of `openat2` in this process.
+/// Whether this process has `openat2`.
 static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const THERE: u8 = 1;
@@ -49,9 +49,9 @@ pub(super) fn open(
     }
     for _ in 0..TRIES {
         match rustix::fs::openat2(directory, path, flags, mode, resolve) {
-            // Something on the host was renamed while the kernel went up by `..`: it cannot tell where that led.
+            // A file was renamed while the kernel resolved `..`, so it cannot tell where that led.
             Err(Errno::AGAIN) => {}
-            // The answer of a file system, or that of a filter that was set up later.
+            // This is a file system's answer, or that of a filter installed later.
             Err(Errno::NOSYS | Errno::PERM) if look() == REFUSED => break,
             done => return done,
         }
@@ -59,13 +59,13 @@ pub(super) fn open(
     walk()
 }
 
-/// Whether this process has to do without `openat2`.
+/// Whether this process lacks `openat2`.
 pub(crate) fn is_refused() -> bool {
     let known = KNOWN.load(Ordering::Relaxed);
     (if known == UNKNOWN { look() } else { known }) == REFUSED
 }
 
-/// Asks the kernel, and no file system: it looks at the flags first, and knows no such flag.
+/// Asks the kernel without a file system: it rejects an unknown flag first.
 fn look() -> u8 {
     let no_such_flag = ResolveFlags::from_bits_retain(1 << 63);
     let asked = rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), no_such_flag);
@@ -103,11 +103,11 @@ pub(super) fn walk(
 /// A path that is being walked.
 struct Walk<'a> {
     directory: BorrowedFd<'a>,
-    /// The names that lead from the directory to where the walk is. None of them is a link.
+    /// The names from the directory to the current position. None of them is a link.
     names: Vec<Vec<u8>>,
-    /// Where the walk is. `None`: in the directory itself if there are no names, else where they lead.
+    /// The current directory. `None`: the start itself if there are no names, or else to be opened by the names.
     here: Option<OwnedFd>,
-    /// Components that are still to be walked, the next one last.
+    /// Remaining components, the next one last.
     rest: Vec<Vec<u8>>,
     flags: OFlags,
     mode: Mode,
@@ -117,14 +117,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Puts a path before what is still to be walked.
+    /// Puts a path in front of the remaining components.
     fn prepend(&mut self, path: &[u8]) -> Result<()> {
         match path {
             [b'/', ..] => return Err(Errno::XDEV),
             _ if path.len() >= PATH_BYTES_MAX => return Err(Errno::NAMETOOLONG),
             _ => {}
         }
-        // What ends with a slash is a directory, like what ends with a dot.
+        // A trailing slash requires a directory, like a trailing dot.
         let end: Option<&[u8]> = path.ends_with(b"/").then_some(b".");
         let components = path.split(|&byte| byte == b'/').filter(|component| !component.is_empty()).chain(end);
         let before = self.rest.len();
@@ -153,13 +153,13 @@ impl Walk<'_> {
         rustix::fs::openat(self.here()?, ".", flags, mode)
     }
 
-    /// The directory where the walk is.
+    /// The current directory, opened.
     fn here(&mut self) -> Result<BorrowedFd<'_>> {
         if self.here.is_none() {
             for at in 0..self.names.len() {
                 self.take_step()?;
                 let from = self.here.as_ref().map_or(self.directory, AsFd::as_fd);
-                // What was no link before and is one now is an error.
+                // A link that was none before is an error.
                 self.here = Some(open_directory(from, &self.names[at])?);
             }
         }
@@ -204,7 +204,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes on to where the link `name` leads. What is no link has failed by `errno`.
+    /// Continues at the target of the link `name`. If it is no link, fails with `errno`.
     fn follow(&mut self, name: &[u8], errno: Errno) -> Result<()> {
         let target = match rustix::fs::readlinkat(self.here()?, name, Vec::new()) {
             Ok(target) => target.into_bytes(),

@@ -6,7 +6,7 @@ use inhaul_base::format_bytes;
 
 use crate::{Kind, Manifest, printable};
 
-/// A difference between a data set as it was and as it is.
+/// A change of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// There is a new file.
@@ -28,7 +28,7 @@ pub enum Change {
         /// Its size now, in bytes.
         after: u64,
     },
-    /// A file was changed at another time than before, and has the same size.
+    /// A file has the same size, and another time.
     Touched {
         /// Its path.
         path: Vec<u8>,
@@ -49,7 +49,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What has changed in the files, in the order of their paths.
+/// The changed files, in the order of their paths.
 pub(super) fn between(old: &Manifest, new: &Manifest) -> Vec<Change> {
     let mut changes = Vec::new();
     let (mut before, mut after) = (old.entries().iter().peekable(), new.entries().iter().peekable());
@@ -58,11 +58,11 @@ pub(super) fn between(old: &Manifest, new: &Manifest) -> Vec<Change> {
             (None, None) => return changes,
             (Some(_), None) => std::cmp::Ordering::Less,
             (None, Some(_)) => std::cmp::Ordering::Greater,
-            // A single file is the same whatever its name.
+            // A single file is the same under any name.
             (Some(_), Some(_)) if new.kind() == Kind::File => std::cmp::Ordering::Equal,
             (Some(a), Some(b)) => a.path.cmp(&b.path),
         };
-        // Each side moves on by the file that is compared.
+        // Each side advances past the compared file.
         let gone = if order.is_le() { before.next() } else { None };
         let come = if order.is_ge() { after.next() } else { None };
         match (gone, come) {

@@ -14,14 +14,14 @@ use crate::file_lock::FileLock;
 /// Largest journal that is read or written: some 17 TB of verified groups, or as many files.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
-/// Why a journal cannot be had.
+/// Why a journal cannot be opened.
 #[derive(Debug)]
 pub(crate) enum OpenError {
     /// Another process writes to it.
     Locked,
-    /// Something else has its name.
+    /// Another file has its name.
     NotAJournal,
-    /// The system's word.
+    /// The system's error.
     System(Errno),
 }
 
@@ -37,17 +37,16 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// What was found of a journal.
+/// The state of a journal when opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Opened {
     /// Whether there was one.
     pub(crate) was_there: bool,
-    /// What of it could not be read.
+    /// Its unreadable part.
     pub(crate) damage: Option<Damage>,
 }
 
-/// A locked journal: no other process writes to it. When it is dropped, it is removed if it has nothing to continue
-/// from.
+/// A locked journal: no other process writes to it. Dropped, it is removed if a transfer cannot continue from it.
 #[derive(Debug)]
 pub(crate) struct Journal {
     directory: Beneath,
@@ -60,10 +59,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal called `name` in `directory`, or makes it, locks it, and reads what it says. What is torn is
-    /// cut off.
+    /// Opens the journal `name` in `directory`, or makes it; locks it, and reads it. A torn end is cut off.
     ///
-    /// The lock is the kernel's, so it ends with its process. File systems that have none go without.
+    /// The lock is the kernel's, so it ends with its process. File systems without locks go without.
     pub(crate) fn open(directory: Beneath, name: Vec<u8>) -> Result<(Self, Opened, Replay), OpenError> {
         let (file, was_there) = locked(&directory, &name)?;
         let (bytes, size, replay) = read(&file)?;
@@ -77,7 +75,7 @@ impl Journal {
             disk::resize(&*journal.file, journal.len)?;
         }
         if journal.len >= HEADER_BYTES {
-            // What is read may be in the kernel's memory alone, after a sync that failed.
+            // After a failed sync, the bytes may be only in the kernel's memory.
             journal.write_at(&encode(&[]), 0)?;
             let from = replay.synced_bytes.max(HEADER_BYTES);
             journal.write_at(bytes.get(from as usize..len as usize).unwrap_or_default(), from)?;
@@ -85,7 +83,7 @@ impl Journal {
         Ok((journal, Opened { was_there, damage }, replay))
     }
 
-    /// What the journal called `name` in `directory` says, if there is one. Nothing is made or changed.
+    /// Reads the journal `name` in `directory`, if it exists. Changes nothing.
     pub(crate) fn look(directory: &Beneath, name: &[u8]) -> Result<(Opened, Replay), OpenError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match directory.open(name, flags, Mode::empty(), Links::Refuse) {
@@ -106,18 +104,18 @@ impl Journal {
         check(&file).is_ok() && matches!(FileLock::shared(&file), Err(Errno::WOULDBLOCK))
     }
 
-    /// The transfer begins: from now on the journal stays only if something is recorded as verified, as before or from
-    /// now on.
+    /// Begins the transfer. From now on the journal stays only if it records a verified group, old or new.
     pub(crate) fn begin(&mut self, replay: &Replay) {
         self.is_of_use = !replay.verified.is_empty() || !replay.named.is_empty();
     }
 
-    /// It stays, whatever it says.
+    /// Keeps the journal, with any content.
     pub(crate) fn keep(&mut self) {
         self.is_of_use = true;
     }
 
-    /// Forgets everything. If it cannot, it stays when it would have stayed before: it says whose the partial files are.
+    /// Clears the journal. On failure, its earlier content stays if it would have stayed before: it says whose the
+    /// partial files are.
     pub(crate) fn clear(&mut self) -> rustix::io::Result<()> {
         disk::resize(&*self.file, 0)?;
         self.len = 0;
@@ -127,8 +125,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends records, in one write; false when there is no room for them, on the disk or in the journal: what they
-    /// say will then be found out again, or fetched again.
+    /// Appends records, in one write. False if the disk or the journal has no room: then their content is checked or
+    /// fetched again later.
     pub(crate) fn append(&mut self, records: &[Record]) -> rustix::io::Result<bool> {
         let mut bytes = Vec::new();
         let mut chain = self.chain;
@@ -149,7 +147,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Writes behind what is there. A record that did not fit is torn, and the next one is written over it.
+    /// Writes at the end. A record that did not fit is torn, and the next one overwrites it.
     fn put(&mut self, bytes: &[u8]) -> rustix::io::Result<()> {
         self.write_at(bytes, self.len)?;
         self.len += bytes.len() as u64;
@@ -169,14 +167,14 @@ impl Journal {
         Ok(())
     }
 
-    /// How long it is, in bytes.
+    /// Its length, in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
     /// Whether there is something to continue from.
     pub(crate) fn is_of_use(&self) -> bool {
-        // Without a name, because its directory was removed, there is nothing that a later transfer could find.
+        // If its directory was removed, it has no name, and a later transfer could not find it.
         self.is_of_use && rustix::fs::fstat(&*self.file).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
@@ -185,10 +183,10 @@ impl Journal {
         self.file.try_clone()
     }
 
-    /// There is nothing to continue from any more.
+    /// Gives the journal up: it is removed if possible.
     pub(crate) fn retire(&mut self) {
         self.is_of_use = false;
-        // What cannot be removed is found of no use by the next transfer.
+        // If it cannot be removed, the next transfer finds it useless.
         if let (Ok(ours), Ok(there)) = (rustix::fs::fstat(&*self.file), self.directory.stat(&self.name, Links::Refuse))
             && (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
         {
@@ -205,7 +203,7 @@ impl Drop for Journal {
     }
 }
 
-/// Reads the journal: its bytes, how long it is, and what it says.
+/// Reads the journal: its bytes, its length, and its content.
 fn read(file: &File) -> Result<(Vec<u8>, u64, Replay), OpenError> {
     let size = file.metadata()?.len();
     let mut bytes = Vec::new();
@@ -214,7 +212,7 @@ fn read(file: &File) -> Result<(Vec<u8>, u64, Replay), OpenError> {
     Ok((bytes, size, replay))
 }
 
-/// The file, ours alone, and whether it was there before.
+/// The locked file, and whether it existed before.
 fn locked(directory: &Beneath, name: &[u8]) -> Result<(FileLock<File>, bool), OpenError> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mode = Mode::from_raw_mode(0o600);

@@ -1,22 +1,22 @@
-//! Directories of this user that it may not write to: a data set may bring such, and later bring more into them.
+//! This user's own directories without write permission. Data sets bring them, and later transfers add to them.
 //!
-//! Their permissions are lifted while something lands in them, and are as before at the end, however that is reached.
-//! The journal says so of those that have the permissions of the data set. So they get these also from a later transfer
-//! if this one is killed. Root may write anywhere, and needs none of this.
+//! Their permissions are lifted while a data set lands in them, and restored at the end, on success or failure. The
+//! journal records the ones that already had the data set's permissions. So a later transfer restores these if this
+//! process is killed. Root may write anywhere, and needs none of this.
 
 use std::collections::BTreeSet;
 
 use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
 
-use super::error::LandingError;
 use crate::beneath::{Beneath, Links, Own, split};
 use crate::journal::Record;
+use crate::landing_error::LandingError;
 use crate::manifest::MODE_BITS;
 use crate::plan::Plan;
 use crate::{Kind, Metadata};
 
-/// What an owner needs to make something in a directory, and to find it again.
+/// The permissions that an owner needs to make a file in a directory, and to find it again.
 const OWNER_BITS: u32 = 0o700;
 
 /// The directories whose permissions are lifted.
@@ -28,11 +28,11 @@ pub(super) struct Lifted(Vec<Directory>);
 struct Directory {
     directory: Option<usize>,
     own: Own,
-    /// Whether it had the permissions that it has in the data set.
+    /// Whether it had the data set's permissions.
     was_settled: bool,
 }
 
-/// The directories that something lands straight in, by their paths.
+/// The directories that directly contain landing items, by their paths.
 fn landing_in<'p>(plan: &'p Plan, base: &Beneath) -> BTreeSet<&'p [u8]> {
     let manifest = &plan.manifest;
     let files = (0..plan.files().len()).filter(|&index| plan.files()[index].lands()).map(|index| plan.path(index));
@@ -48,7 +48,7 @@ fn landing_in<'p>(plan: &'p Plan, base: &Beneath) -> BTreeSet<&'p [u8]> {
         .collect()
 }
 
-/// Checks that this user may write where the plan needs that first.
+/// Checks that this user may write in the directories that the plan adds to first.
 pub(super) fn check(plan: &Plan) -> Result<(), LandingError> {
     let place = plan.destination.nearest()?;
     let lands_in = plan.base().filter(|_| plan.manifest.kind() == Kind::Directory);
@@ -63,8 +63,8 @@ fn may_write(directory: &Beneath) -> rustix::io::Result<()> {
 }
 
 impl Lifted {
-    /// Lifts the permissions of this user's own directories that something lands in, and checks that it may write where
-    /// it has to first. What was lifted is added to `self`, also if that fails.
+    /// Lifts the permissions of this user's own directories that the plan adds to, and checks that the user may write
+    /// in the first ones. The lifted ones are added to `self`, also on failure.
     pub(super) fn open_up(&mut self, plan: &Plan, base: &Beneath) -> Result<(), LandingError> {
         let not_writable = |errno| LandingError::from_errno("write to", plan.shown(b""), errno);
         if plan.manifest.kind() == Kind::File || rustix::process::geteuid().is_root() {
@@ -88,7 +88,7 @@ impl Lifted {
         path: &[u8],
         metadata: &Metadata,
     ) -> rustix::io::Result<()> {
-        // What is not there is made; what is somebody else's says so when something is made in it.
+        // A missing directory will be made. Another user's gives an error when a file is made in it.
         let Ok(own) = base.own(path) else { return Ok(()) };
         if own.mode & OWNER_BITS == OWNER_BITS {
             return Ok(());
@@ -99,16 +99,16 @@ impl Lifted {
         lifted
     }
 
-    /// For the journal: which directories are to get the permissions of the data set, by this landing or by a later one.
+    /// Records for the journal: the directories that get the data set's permissions, by this landing or a later one.
     pub(super) fn records(&self) -> Vec<Record> {
         let settled = self.0.iter().filter(|lifted| lifted.was_settled);
         settled.map(|lifted| Record::Made { directory: lifted.directory }).collect()
     }
 
-    /// Gives directory `index` its permissions back, if they were lifted.
+    /// Restores the permissions of directory `index`, if they were lifted.
     pub(super) fn close_up(&self, index: Option<usize>) {
         for lifted in self.0.iter().filter(|lifted| lifted.directory == index) {
-            // It is its owner who asks for this. If it fails all the same, the owner may still do it.
+            // The caller owns it. If restoring fails, the owner can still do it later.
             let _ = lifted.own.restore();
         }
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use rustix::process::{Gid, Uid};
 
-use super::{Existing, Landing, LandingError, LandingOptions, Site};
+use super::{Landing, LandingError, LandingOptions, Site};
 use crate::digest::{GROUP_BYTES, group_digest};
 use crate::filter::Filter;
-use crate::plan::Plan;
+use crate::plan::{Existing, Plan};
 use crate::{Contents, Directory, Entry, HardLink, Kind, Manifest, Metadata, Symlink, Timestamp};
 
 /// Nobody, whom all systems have.
@@ -229,7 +229,10 @@ fn what_is_somebody_elses_is_not_opened() {
         assert!(crate::beneath::Beneath::at(dir).unwrap().own(b"set").is_ok());
         assert!(crate::beneath::Beneath::at(Path::new("/")).unwrap().own(b"etc").is_err());
         assert!(
-            crate::beneath::Beneath::at(Path::new("/etc")).unwrap().open_own(b"shadow", super::OFlags::RDONLY).is_err()
+            crate::beneath::Beneath::at(Path::new("/etc"))
+                .unwrap()
+                .open_own(b"shadow", rustix::fs::OFlags::RDONLY)
+                .is_err()
         );
     });
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Existing, Landing, LandingError, LandingOptions, Site};
+use super::{Landing, LandingError, LandingOptions, Site};
 use crate::disk::foreign::{Foreign, OneName};
 use crate::file_system::FileSystem;
 use crate::filter::Filter;
-use crate::plan::Plan;
+use crate::plan::{Existing, Plan};
 use crate::{Contents, Directory, Entry, HardLink, Kind, Manifest, Metadata, Symlink, Timestamp};
 
 /// Where the table begins and ends in the document.

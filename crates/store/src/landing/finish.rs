@@ -1,25 +1,25 @@
 //! Gives files their names, and makes a landing durable.
 
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::sync::{Arc, PoisonError};
 
 use rustix::io::Errno;
 
+use super::state::{End, FileState, Seal, State};
 use super::watch::Stamp;
-use super::{End, FileState, Landing, LandingError, Seal, State, names};
+use super::{Landing, LandingError, names};
 use crate::beneath::{Beneath, Links, split};
 use crate::disk;
 use crate::plan::{Fate, is_special};
 use crate::{Kind, Metadata};
 
-/// From this number of files on, one sync of the whole file system costs less than one for each file: the file
-/// system's journal commits once.
+/// From this number of files on, one sync of the whole file system costs less than one sync per file: the file system's
+/// journal commits once.
 pub(super) const SYNC_TOGETHER_MIN: usize = 16;
 
 impl Landing {
-    /// Takes leave of file `index`: its bytes are all there and verified, says the caller. Sets what is kept of it
-    /// beside them, while it is still open; from then on it waits for its name and nothing is written to it.
+    /// Seals file `index`, whose bytes are complete and verified by the caller. Sets its metadata while it is still
+    /// open. From then on it waits for its name, and nothing is written to it.
     ///
     /// # Errors
     /// When the file is finished already, or cannot be opened.
@@ -30,12 +30,11 @@ impl Landing {
         self.close_file(index, FileState::Sealed).map(drop)
     }
 
-    /// Gives file `index` its name, after syncing it to disk. [Seals](Landing::seal) it first, unless that is done.
-    /// Takes as long as the disk does; other files can be written meanwhile.
+    /// Syncs file `index` to the disk and gives it its name. [Seals](Landing::seal) it first, if needed. Takes as long
+    /// as the disk does; other files can be written meanwhile.
     ///
-    /// # Errors
-    /// When the disk is full or fails, or when a file of that name has come up meanwhile. The partial file is still
-    /// there then. The same holds if another program may have written to it.
+    /// When the disk is full or fails, or when another file has its name by now. The partial file still exists then.
+    /// The same holds if another program may have written to it.
     pub fn finish_file(&self, index: usize) -> Result<(), LandingError> {
         let disturbed = self.finish_files(&[index])?;
         if disturbed.is_empty() { Ok(()) } else { Err(self.disturbed(index)) }
@@ -46,21 +45,19 @@ impl Landing {
         LandingError::Disturbed { path: self.shown(self.path(index)) }
     }
 
-    /// [Seals](Landing::seal) file `index` once more, and gives it open, to be read back as it is now: when it is as
-    /// it should be, it can be [named](Landing::finish_files).
+    /// [Seals](Landing::seal) file `index` once more, and returns it open, to be read back. If it is correct, it can be
+    /// [named](Landing::finish_files).
     ///
-    /// # Errors
-    /// As [`seal`](Landing::seal), and when it has got another name.
+    /// As [`seal`](Landing::seal), and when it has another name.
     pub fn seal_again(&self, index: usize) -> Result<Arc<File>, LandingError> {
         self.close_file(index, FileState::Sealed)
     }
 
     /// As [`finish_file`](Landing::finish_file), for many files at once. This is much faster for small files, because
-    /// one sync serves them all (and also syncs other unwritten data of that file system). If another program may have
-    /// written to a file since it was verified, it does not get its name. It is returned, and stays partial.
+    /// one sync covers them all (and other unwritten data of that file system). A file does not get its name if another
+    /// program may have written to it since it was verified. It is returned, and stays partial.
     ///
-    /// # Errors
-    /// As [`finish_file`](Landing::finish_file). The files that did not get their name are still partial then.
+    /// As [`finish_file`](Landing::finish_file). Files without their name are still partial then.
     pub fn finish_files(&self, indices: &[usize]) -> Result<Vec<usize>, LandingError> {
         let mut unnamed = Vec::with_capacity(indices.len());
         let mut disturbed = Vec::new();
@@ -74,14 +71,14 @@ impl Landing {
         for index in unnamed.into_iter().chain(disturbed.iter().copied()) {
             state.files[index] = FileState::Partial;
             if state.end == End::Aborted {
-                // Aborted meanwhile, which left this file to us.
+                // A concurrent abort left this file to us.
                 let _ = self.base.remove_file(&self.partial_path(index));
             }
         }
         done.map(|()| disturbed)
     }
 
-    /// The files that do not have their name yet; those that an earlier transfer has given it are finished by that.
+    /// The files without their name. Those that an earlier transfer has named become finished.
     fn pass_named(&self, indices: &[usize]) -> Vec<usize> {
         let mut state = self.lock();
         let has_name = |state: &mut State, index: usize| match state.files.get_mut(index) {
@@ -95,8 +92,7 @@ impl Landing {
         indices.iter().copied().filter(|&index| !has_name(&mut state, index)).collect()
     }
 
-    /// Sets a file's metadata, and moves it from the open files to the state `next`, in which it does not change any
-    /// more.
+    /// Sets a file's metadata, and moves it from the open files to the state `next`, in which it does not change.
     fn close_file(&self, index: usize, next: FileState) -> Result<Arc<File>, LandingError> {
         let entry = &self.plan.manifest.entries()[index];
         let (file, was_sealed) = {
@@ -169,16 +165,16 @@ impl Landing {
         }
         match self.base.open_for_reading(&self.partial_path(index), Links::Refuse) {
             Ok(file) => disk::sync_file(file),
-            // It is to have permissions by which not even its owner may read it.
+            // By its permissions not even its owner may read it.
             Err(Errno::ACCESS) => disk::sync_all(self.base.fd()),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Renames the files one after the other, and removes each from `unnamed` when it has its name. Files that another
+    /// Renames the files one after the other, and removes each from `unnamed` once it has its name. Files that another
     /// program may have written to go to `disturbed`.
     fn name(&self, together: bool, unnamed: &mut Vec<usize>, disturbed: &mut Vec<usize>) -> Result<(), LandingError> {
-        // Of files in order neighbours mostly share their parent.
+        // Neighbouring files mostly share their parent.
         let mut parent: Option<(&[u8], Beneath)> = None;
         while let Some(&index) = unnamed.last() {
             let path = self.path(index);
@@ -205,7 +201,7 @@ impl Landing {
             state.files[index] = FileState::Finished;
             state.sealed.remove(&index);
             if !together {
-                // Of files that were synced together, the partial names and the journal were synced, too.
+                // If files were synced together, so were their partial names and the journal.
                 state.unsynced_names.insert(self.directory_of(index));
             }
         }
@@ -225,12 +221,10 @@ impl Landing {
         }
     }
 
-    /// Makes what has landed last: makes the links, gives the directories what is kept of them, and syncs every
-    /// directory that something was named in. The journal stays until [`conclude`](Landing::conclude).
+    /// Makes the landing durable: makes the links, sets the metadata of directories, and syncs every directory with a
+    /// new name. The journal stays until [`conclude`](Landing::conclude).
     ///
-    /// # Errors
-    /// When a file is not finished, when something has come up meanwhile where a link should be, or when the disk
-    /// fails.
+    /// When a file is not finished, when another file is in the place of a link by now, or when the disk fails.
     pub fn finish(&self) -> Result<(), LandingError> {
         {
             let state = self.lock();
@@ -256,7 +250,7 @@ impl Landing {
             disk::sync_directory(self.base.fd())
                 .map_err(|errno| LandingError::from_errno("sync", self.shown(b""), errno))?;
         }
-        // An earlier transfer may have made it.
+        // An earlier transfer may have made the name.
         if self.plan.manifest.kind() == Kind::Directory {
             self.plan.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
         }
@@ -275,8 +269,8 @@ impl Landing {
         }
     }
 
-    /// File `index`, which has not been verified, does not land; all others do. Of its partial file nothing is left,
-    /// or it is kept for a later transfer to continue from.
+    /// Gives up file `index`, which is not verified; all others land. Its partial file is removed, or kept for a later
+    /// transfer to continue from.
     pub fn give_up(&self, index: usize, keep: bool) {
         let mut state = self.lock();
         while state.files.get(index) == Some(&FileState::Making) {
@@ -292,7 +286,7 @@ impl Landing {
         state.unsure.retain(|(file, _)| *file != index);
         state.keeps_given_up |= keep;
         if before == Some(FileState::Partial) && !keep {
-            // What cannot be removed stays.
+            // If it cannot be removed, it stays.
             let _ = self.base.remove_file(&self.partial_path(index));
         } else if before == Some(FileState::Partial) {
             state.kept_partials.push(index);
@@ -304,15 +298,14 @@ impl Landing {
         self.lock().files.get(index) == Some(&FileState::GivenUp)
     }
 
-    /// Gives all directories of the data set that are wanted, and the data set's own, what is kept of them, and syncs
-    /// them.
+    /// Sets the metadata of all wanted directories and of the data set's own, and syncs them.
     fn settle_all(&self) -> Result<(), LandingError> {
         let failed = |path: &[u8], errno| LandingError::from_errno("sync", self.shown(path), errno);
         let home = self.home();
         let wanted = self.plan.directories.iter().filter(|wanted| **wanted).count();
         let together = if wanted >= SYNC_TOGETHER_MIN { home } else { None };
         let directories = self.plan.manifest.directories().iter().enumerate();
-        // Children before parents: a parent may lose the permission to be entered.
+        // Children first: a parent may lose its search permission.
         for (index, directory) in directories.rev().filter(|&(index, _)| self.plan.directories[index]) {
             let made = self.made.binary_search(&index).is_ok();
             self.settle(Some(index), &directory.metadata, made, together)
@@ -324,8 +317,8 @@ impl Landing {
         self.settle(None, self.plan.manifest.top(), self.made_target, None).map_err(|errno| failed(b"", errno))
     }
 
-    /// Gives directory `index`, or the data set's own, what is kept of it, its time only unless it was `made` here, and
-    /// syncs it unless it lies on the device that is synced as a whole.
+    /// Sets the metadata of directory `index`, or of the data set's own; only its time if it was not `made` here. Syncs
+    /// it, unless it is on the device that is synced as a whole.
     fn settle(
         &self,
         index: Option<usize>,
@@ -335,7 +328,7 @@ impl Landing {
     ) -> rustix::io::Result<()> {
         let path = index.map_or(&b""[..], |index| &self.plan.manifest.directories()[index].path);
         let directory = match self.base.open_directory(path, Links::Refuse) {
-            // Nothing was done in one that was there before and that its owner may not open.
+            // Nothing was done in an existing one that its owner may not open.
             Err(Errno::ACCESS) if !made => return Ok(()),
             opened => opened?,
         };
@@ -345,29 +338,21 @@ impl Landing {
             self.set_modified(directory.fd(), path, metadata.modified);
             self.lifted.close_up(index);
         }
-        if together.is_some() && together == device(directory.fd()) {
-            Ok(())
-        } else {
-            disk::sync_directory(directory.fd())
-        }
+        if together.is_some() && together == directory.device() { Ok(()) } else { disk::sync_directory(directory.fd()) }
     }
 
-    /// The device that the data set lands on. A directory that was there before may be the way to another one.
+    /// The device that the data set lands on. An existing directory may be a mount point of another one.
     fn home(&self) -> Option<u64> {
-        device(self.base.fd())
+        self.base.device()
     }
 }
 
-/// The device that something open lies on.
-pub(super) fn device(fd: impl AsFd) -> Option<u64> {
-    rustix::fs::fstat(fd).ok().map(|stat| stat.st_dev)
-}
-
-/// Renames `from` to `to` in one directory, unless there is something called `to`.
+/// Renames `from` to `to` in one directory, unless `to` exists.
 pub(super) fn rename_to_free_name(directory: &Beneath, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
     let fd = directory.fd();
     match disk::rename_to_free_name(fd, from, to) {
-        // The file system has no such rename (NFS, for one): look first. Only what comes up in between is replaced.
+        // The file system lacks this rename (for example NFS), so look first. Only a file that appears in between is
+        // replaced.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match disk::look_at(fd, to) {
             Err(Errno::NOENT) => disk::rename(fd, from, to),
             Err(errno) => Err(errno),

@@ -1,4 +1,4 @@
-//! What file systems say that have no links.
+//! The errors of file systems without links.
 
 use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
@@ -8,8 +8,8 @@ use crate::beneath::Beneath;
 use crate::disk;
 use crate::file_system::FileSystem;
 
-/// Whether the file system says by `errno` that it does not make a link in `parent`. There are many ways to say it, and
-/// most of them mean other things if this user may not write there.
+/// Whether `errno` means that the file system does not make a link in `parent`. Many errors can mean it, and most of
+/// them mean something else if this user may not write there.
 pub(super) fn is_lacking(parent: &Beneath, errno: Errno) -> bool {
     let may_mean_it = matches!(
         errno,
@@ -28,8 +28,8 @@ pub(super) fn is_lacking(parent: &Beneath, errno: Errno) -> bool {
     may_mean_it && may_write().is_ok()
 }
 
-/// Whether the file system beneath `base` is one that does not make `link`. It is tried, if that is permitted: for a
-/// moment the link is there, under the name `partial`.
+/// Whether the file system beneath `base` does not make `link`. With permission, it is tried: for a moment the link
+/// exists under the name `partial`.
 pub(super) fn lacks(base: &Beneath, link: &Symlink, partial: &[u8], may_try: bool) -> bool {
     let Ok((parent, _)) = base.parent_of(&link.path) else { return false };
     if FileSystem::of(parent.fd()).lacks_links() {
@@ -40,7 +40,7 @@ pub(super) fn lacks(base: &Beneath, link: &Symlink, partial: &[u8], may_try: boo
     }
     match disk::symlink(&link.target, parent.fd(), partial) {
         Ok(()) => {
-            // What cannot be removed stays: no transfer has begun that could say so.
+            // If it cannot be removed, it stays: no transfer has begun that could report it.
             let _ = disk::remove(parent.fd(), partial, AtFlags::empty());
             false
         }

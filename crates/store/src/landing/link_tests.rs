@@ -6,9 +6,9 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Existing, Landing, LandingError, LandingOptions};
+use super::{Landing, LandingError, LandingOptions};
 use crate::digest::{GROUP_BYTES, group_count, group_digest, group_range};
-use crate::{Contents, Entry, HardLink, Kind, Manifest, Metadata, Symlink, Timestamp};
+use crate::{Contents, Entry, Existing, HardLink, Kind, Manifest, Metadata, Symlink, Timestamp};
 
 /// The empty file `a`, and further names of it.
 fn set(symlinks: &[&str], hard_links: &[&str]) -> Arc<Manifest> {

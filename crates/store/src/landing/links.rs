@@ -1,7 +1,7 @@
-//! Symbolic and hard links: made last, so that nothing was ever written through one.
+//! Symbolic and hard links. They are made last, so that nothing is ever written through one.
 //!
-//! Many file systems have no links: FAT, exFAT, some of networks and of FUSE. There a symbolic link is left out, and a
-//! further name of a file becomes a copy of it. A note says so; all files have landed by then.
+//! Many file systems have no links: FAT, exFAT, some network file systems, and some FUSE ones. There a symbolic link is
+//! left out, and a hard link becomes a copy of its file. A note says so; all files have landed by then.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -11,13 +11,14 @@ use rustix::io::Errno;
 
 use super::finish::rename_to_free_name;
 use super::lacking::is_lacking;
-use super::metadata::Aspect;
-use super::{Landing, LandingError, resume, write};
+use super::notes::Aspect;
+use super::{Landing, LandingError, write};
 use crate::beneath::{Beneath, Links, split};
 use crate::digest::{GROUP_BYTES, ZEROS};
 use crate::disk;
 use crate::file_system::FileSystem;
 use crate::manifest::MODE_BITS;
+use crate::partial::partial_beside;
 use crate::plan::{Existing, Fate, is_same, modified};
 use crate::{Kind, Manifest, Metadata, Symlink};
 
@@ -42,15 +43,15 @@ impl Landing {
         Ok(())
     }
 
-    /// Removes the links of `manifest` that an earlier transfer has made and not named: they are made anew if they are
-    /// still to land.
+    /// Removes the links of `manifest` that an earlier transfer has made under partial names. They are made again if
+    /// they still land.
     pub(super) fn remove_partial_links(&self, manifest: &Manifest) -> Result<(), LandingError> {
         if manifest.kind() != Kind::Directory || self.plan.manifest.kind() != Kind::Directory {
             return Ok(());
         }
         let symlinks = manifest.symlinks().iter().map(|link| &link.path);
         for path in symlinks.chain(manifest.hard_links().iter().map(|link| &link.path)) {
-            let partial = resume::partial_beside(manifest, path);
+            let partial = partial_beside(manifest, path);
             if !self.plan.manifest.has(&partial) {
                 self.remove_left(&self.base, &partial)?;
             }
@@ -58,8 +59,8 @@ impl Landing {
         Ok(())
     }
 
-    /// Removes the further names that an earlier transfer has given to file `index`, because it is written to again. They
-    /// are made anew at the end.
+    /// Removes the hard links that an earlier transfer has made to file `index`, because the file will be written to.
+    /// They are made again at the end.
     pub(super) fn take_links_away(&self, index: usize) -> rustix::io::Result<()> {
         let identity = |path: &[u8]| self.base.stat(path, Links::Refuse).map(|stat| (stat.st_dev, stat.st_ino));
         let home = self.base.stat(self.path(index), Links::Refuse)?;
@@ -71,7 +72,7 @@ impl Landing {
             if manifest.find(&link.file) == Some(index) && identity(&link.path) == Ok((home.st_dev, home.st_ino)) {
                 let (parent, name) = self.base.parent_of(&link.path)?;
                 disk::remove(parent.fd(), name, AtFlags::empty())?;
-                // Before anything is written to it: a power failure must not bring the name back.
+                // Synced before any write: a power failure must not bring the name back.
                 disk::sync_directory(parent.fd())?;
             }
         }
@@ -103,7 +104,7 @@ impl Landing {
             Err(NotMade::Failed(error)) => return Err(error),
             Ok(()) => return Ok(()),
         };
-        // Of a file that stays as it was the copy of an earlier transfer stays too.
+        // If the file stays unchanged, so does an earlier transfer's copy of it.
         if !self.lands(file) && self.base.stat(path, Links::Refuse).is_ok_and(|stat| self.is_copy(file, &stat)) {
             return Ok(());
         }
@@ -141,8 +142,8 @@ impl Landing {
         copied
     }
 
-    /// Makes a link appear at `path` in one step. It replaces an existing file only if that is permitted. `make` makes
-    /// the link under a partial name.
+    /// Makes a link at `path` atomically. It replaces an existing file only with permission. `make` makes the link
+    /// under a partial name.
     fn appear(
         &self,
         path: &[u8],
@@ -151,7 +152,7 @@ impl Landing {
     ) -> Result<(), NotMade> {
         let failed = |errno| NotMade::Failed(self.link_error(path, errno));
         let (parent, name) = self.base.parent_of(path).map_err(failed)?;
-        let whole = resume::partial_beside(&self.plan.manifest, path);
+        let whole = partial_beside(&self.plan.manifest, path);
         let partial = split(&whole).1;
         let not_made = |errno| if is_lacking(&parent, errno) { NotMade::Lacking(errno) } else { failed(errno) };
         match make(&parent, partial) {
@@ -159,7 +160,7 @@ impl Landing {
                 disk::remove(parent.fd(), partial, AtFlags::empty()).map_err(failed)?;
                 make(&parent, partial).map_err(not_made)?;
             }
-            // What an earlier transfer had left is gone by now.
+            // An earlier transfer's leftovers are gone by now.
             Err(Errno::EXIST) => {
                 return Err(NotMade::Failed(LandingError::PartialExists { path: self.shown(&whole) }));
             }
@@ -169,7 +170,7 @@ impl Landing {
             Fate::Replace => disk::rename(parent.fd(), partial, name),
             _ => rename_to_free_name(&parent, partial, name),
         };
-        // Where both were names of one file already the rename does nothing; where it failed nothing may stay.
+        // If both names were the same file, the rename did nothing. If it failed, nothing may stay.
         let gone = match disk::remove(parent.fd(), partial, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => {
@@ -186,7 +187,7 @@ impl Landing {
         match errno {
             Errno::EXIST => LandingError::Exists { path: shown, others: 0 },
             Errno::ISDIR => LandingError::IsADirectory { path: shown },
-            // A copy, where there are no links.
+            // For a copy, on a file system without links.
             Errno::NOSPC | Errno::DQUOT => {
                 let file = self.plan.manifest.named(path).map(|file| &self.plan.manifest.entries()[file]);
                 let free = if errno == Errno::NOSPC { self.plan.destination.free_bytes().unwrap_or(0) } else { 0 };
@@ -197,7 +198,7 @@ impl Landing {
     }
 }
 
-/// Copies `size` bytes. What is zeros becomes a hole.
+/// Copies `size` bytes. Zeros become holes.
 fn copy_bytes(source: &File, copy: &File, size: u64) -> rustix::io::Result<()> {
     disk::resize(copy, size)?;
     let mut buffer = Vec::new();

@@ -1,8 +1,8 @@
-//! Names that are one on the destination's file system, and names that it does not take.
+//! Names that the destination's file system does not distinguish, and names that it refuses.
 //!
-//! Where `A` and `a` are one name, one of two files would replace the other. So before anything is fetched, names that
-//! may be one are looked for in the list of files, and tried at the destination. What may be one is taken widely: letters
-//! in either case, characters composed or not, dots and spaces at the end. What is one is for the file system to say.
+//! If `A` and `a` are the same name, one of two files would replace the other. So before anything is fetched, names
+//! that may be the same are looked for in the list of files, and tried at the destination. The search is broad: letters
+//! in either case, composed or decomposed characters, dots and spaces at the end. The file system decides.
 
 use std::path::PathBuf;
 
@@ -10,25 +10,25 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use unicode_normalization::UnicodeNormalization;
 
-use super::error::LandingError;
 use crate::Kind;
 use crate::beneath::{Beneath, Links};
 use crate::disk;
 use crate::file_system::FileSystem;
+use crate::landing_error::LandingError;
 use crate::plan::{Fate, Plan};
 
-/// What a name for a trial begins with.
+/// Prefix of names for trials.
 const TRIAL: &[u8] = b".inhaul-name-";
-/// What FAT, exFAT, NTFS and SMB do not have in names.
+/// Bytes that FAT, exFAT, NTFS and SMB refuse in names.
 const REFUSED_BYTES: &[u8] = b"\\:*?\"<>|";
-/// The names of devices on Windows, with any extension; `COM` and `LPT` have a digit behind them.
+/// The names of devices on Windows, with any extension. `COM` and `LPT` are followed by a digit.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 const DEVICES_WITH_DIGIT: [&str; 2] = ["com", "lpt"];
-/// The flag of a directory in which letters of either case are one (ext4, F2FS, tmpfs).
+/// The flag of a case-insensitive directory (ext4, F2FS, tmpfs).
 const CASEFOLD: u32 = 0x4000_0000;
 
-/// Checks that the destination can have all names of the plan, and tells them apart: by trials in `base`, where the data
-/// set lands. `folds` says whether letters of either case are known to be one there.
+/// Checks that the destination accepts and distinguishes all names of the plan, by trials in `base`, where the data set
+/// lands. `folds`: whether it is known to be case-insensitive.
 pub(super) fn check(plan: &Plan, base: &Beneath, folds: bool) -> Result<(), LandingError> {
     let file_system = FileSystem::of(base.fd());
     if plan.manifest.kind() == Kind::File || (file_system == FileSystem::Fine && !folds && !is_folding(base)) {
@@ -49,7 +49,7 @@ pub(super) fn check(plan: &Plan, base: &Beneath, folds: bool) -> Result<(), Land
     Ok(())
 }
 
-/// The same from what is known without a trial: `directory` has something called `name`.
+/// The same without a trial; `directory` has a file called `name`.
 pub(super) fn check_unseen(plan: &Plan, directory: &Beneath, name: &[u8]) -> Result<(), LandingError> {
     let is_fat = FileSystem::of(directory.fd()) == FileSystem::Fat;
     if plan.manifest.kind() == Kind::File || !(is_fat || folds(directory, name)) {
@@ -64,7 +64,7 @@ pub(super) fn check_unseen(plan: &Plan, directory: &Beneath, name: &[u8]) -> Res
     }
 }
 
-/// The error of a name that the file system has refused, by an `errno` that can mean that.
+/// The error for a refused name, by an `errno` that can mean that.
 pub(super) fn refused(path: PathBuf, name: &[u8], errno: Errno) -> LandingError {
     LandingError::NameRefused {
         path,
@@ -73,12 +73,12 @@ pub(super) fn refused(path: PathBuf, name: &[u8], errno: Errno) -> LandingError 
     }
 }
 
-/// Whether a file system may say this of a name that it does not take.
+/// Whether this may be a file system's error for a name that it refuses.
 pub(super) fn is_of_name(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::ILSEQ | Errno::NAMETOOLONG)
 }
 
-/// Whether what is called `name` in `directory` is found by its name in capitals, too.
+/// Whether `name` in `directory` is also found in capitals.
 pub(super) fn folds(directory: &Beneath, name: &[u8]) -> bool {
     let other = name.to_ascii_uppercase();
     let identity = |name: &[u8]| directory.stat(name, Links::Refuse).map(|stat| (stat.st_dev, stat.st_ino));
@@ -89,7 +89,7 @@ fn is_folding(directory: &Beneath) -> bool {
     rustix::fs::ioctl_getflags(directory.fd()).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
 }
 
-/// The paths of everything that is wanted, whether it is there already or not.
+/// The paths of everything that is wanted, existing or not.
 fn wanted_paths(plan: &Plan) -> Vec<&[u8]> {
     let manifest = &plan.manifest;
     let is_wanted = |fate: &Fate| *fate != Fate::LeftOut;
@@ -104,7 +104,7 @@ fn wanted_paths(plan: &Plan) -> Vec<&[u8]> {
         .collect()
 }
 
-/// Neighbours among the paths that some file system may take for one.
+/// Pairs of paths that some file system may not distinguish.
 fn pairs_that_may_be_one<'p>(paths: &[&'p [u8]]) -> Vec<(&'p [u8], &'p [u8])> {
     let short = |path: &[u8]| {
         let mut bytes = [0; 8];
@@ -115,13 +115,13 @@ fn pairs_that_may_be_one<'p>(paths: &[&'p [u8]]) -> Vec<(&'p [u8], &'p [u8])> {
     all.sort_unstable();
     let pairs = all.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| (pair[0].1, pair[1].1));
     let mut pairs: Vec<_> = pairs.collect();
-    // In the order of the list, parents before what lies in them.
+    // In the order of the list, parents before their items.
     pairs.sort_unstable();
     pairs
 }
 
-/// What is left of a path where letters of either case, composed characters and their parts, and names with and without
-/// dots or spaces at the end are the same.
+/// A path folded so that these are equal: letters of either case, composed and decomposed characters, and names with
+/// and without dots or spaces at the end.
 fn folded(path: &[u8]) -> Vec<u8> {
     let mut folded = Vec::with_capacity(path.len());
     for component in path.split(|&byte| byte == b'/') {
@@ -134,7 +134,8 @@ fn folded(path: &[u8]) -> Vec<u8> {
             continue;
         }
         for chunk in component[..end].utf8_chunks() {
-            // First decomposed, then as capitals: by that `ß` is `ss`. Some file systems pass over what does not show.
+            // First decomposed, then in capitals, so that `ß` becomes `ss`. Some file systems ignore invisible
+            // characters.
             let seen = chunk.valid().nfd().filter(|c| !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{feff}'));
             let cased: String = seen.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
             folded.extend(cased.nfd().collect::<String>().bytes());
@@ -144,13 +145,13 @@ fn folded(path: &[u8]) -> Vec<u8> {
     folded
 }
 
-/// The components in which two paths of as many differ first.
+/// The first differing components of two paths of the same depth.
 fn first_difference<'p>(first: &'p [u8], second: &'p [u8]) -> Option<(&'p [u8], &'p [u8])> {
     let slash = |byte: &u8| *byte == b'/';
     first.split(slash).zip(second.split(slash)).find(|(first, second)| first != second)
 }
 
-/// Whether two paths are one in `base`: a file is made there for a moment.
+/// Whether two paths are the same in `base`: a file is made there for a moment.
 fn are_one(base: &Beneath, first: &[u8], second: &[u8]) -> bool {
     let Some((first, second)) = first_difference(first, second) else { return false };
     let (here, there) = ([TRIAL, first].concat(), [TRIAL, second].concat());
@@ -160,22 +161,22 @@ fn are_one(base: &Beneath, first: &[u8], second: &[u8]) -> bool {
             remove_trial(base, &here);
             is_there
         }
-        // One that a transfer has left, which was killed right then.
+        // Left by a transfer that was killed at this point.
         Err(Errno::EXIST) => base.stat(&there, Links::Refuse).is_ok(),
         Err(_) => false,
     }
 }
 
-/// The reason for which `base` does not take a name, if it does not.
+/// The error with which `base` refuses a name, if it does.
 fn is_refused(base: &Beneath, name: &[u8]) -> Option<Errno> {
-    // The names of devices are refused only as they are, and those files are not to be opened.
+    // Names of devices are refused only as they are, and must not be opened.
     let trial = [TRIAL, name].concat();
     match make_trial(base, &trial) {
         Ok(()) => {
             remove_trial(base, &trial);
             None
         }
-        // It may be the trial's name that is too long.
+        // The trial's name may be too long.
         Err(errno) => matches!(errno, Errno::INVAL | Errno::ILSEQ).then_some(errno),
     }
 }
@@ -186,11 +187,11 @@ fn make_trial(base: &Beneath, name: &[u8]) -> rustix::io::Result<()> {
 }
 
 fn remove_trial(base: &Beneath, name: &[u8]) {
-    // What cannot be removed stays, and is of no bytes.
+    // If it cannot be removed, an empty file stays.
     let _ = disk::remove(base.fd(), name, AtFlags::empty());
 }
 
-/// The first path of each reason for which a file system may refuse a name.
+/// The first path for each reason by which a file system may refuse a name.
 fn odd_paths<'p>(paths: &[&'p [u8]]) -> Vec<&'p [u8]> {
     let mut reasons: Vec<&str> = Vec::new();
     let mut odd = Vec::new();

@@ -246,28 +246,38 @@ fn listing(root: &Path) -> Vec<String> {
     found
 }
 
+/// Whether the error says that nothing is known of what is there: its user has to clear the place, or choose another.
+fn wants_another_place(error: &LandingError) -> bool {
+    use LandingError::{NotAJournal, PartialExists, WouldAdd};
+    matches!(error, NotAJournal { .. } | PartialExists { .. } | WouldAdd { .. })
+}
+
+/// Adds a directory to `dirs`, with what the world has there before, on a disk whose failures `seed` chooses.
+fn one_more_place(world: &World, dirs: &mut Vec<TempDir>, seed: u64) -> FaultyDisk {
+    let place = scratch();
+    world.prepare(place.path());
+    let disk = FaultyDisk::of(place.path(), seed);
+    dirs.push(place);
+    disk
+}
+
 /// Lands a data set with failures that `seed` chooses.
 fn land_with_failures(seed: u64) {
     let mut random = RandomStream::new(seed, 0);
     let world = World::new(&mut random);
-    let mut dirs = vec![scratch()];
-    world.prepare(dirs[0].path());
-    let mut disk = FaultyDisk::of(dirs[0].path(), seed);
-    let mut seen = Seen::new();
-    let mut version = &world.versions[0];
-    let has_io_errors = random.below(3) == 0;
-    let mut failures = 1 + random.below(4);
-    let mut was_power_failure = false;
-    let mut has_synced = false;
+    let mut dirs = Vec::new();
+    let mut disk = one_more_place(&world, &mut dirs, seed);
+    let (mut seen, mut version) = (Seen::new(), &world.versions[0]);
+    let (has_io_errors, mut failures) = (random.below(3) == 0, 1 + random.below(4));
+    let (mut was_power_failure, mut has_synced) = (false, false);
     // Whether the names on the disk have always been those of some moment.
     let mut was_in_order = true;
     loop {
         if random.below(3) == 0 {
             version = world.versions.last().unwrap();
         }
-        let root = dirs.last().unwrap().path().to_owned();
+        let (root, had_synced) = (dirs.last().unwrap().path().to_owned(), has_synced);
         let faults = if failures == 0 { Faults::default() } else { faults(&mut random, has_io_errors) };
-        let had_synced = has_synced;
         let mut run =
             Run { world: &world, version, random: &mut random, seen: &mut seen, again: 0, has_synced: &mut has_synced };
         let (after, end, has_failed) = disk.run(faults, || run.land(&root));
@@ -278,7 +288,8 @@ fn land_with_failures(seed: u64) {
         // A landing that keeps nothing removes its journal.
         has_synced &= listing(&root).iter().any(|path| path.ends_with(".inhaul"));
         was_power_failure = !disk.has_power();
-        match end {
+        match &end {
+            End::Done => {}
             End::Failed(_) if !disk.has_power() => {}
             End::Failed(_) if has_failed => {
                 // Another process, of the same kernel.
@@ -287,19 +298,14 @@ fn land_with_failures(seed: u64) {
                 check_names(&world, &root, "after an error");
                 continue;
             }
-            // Nothing that was there is known any more: the message says what to do.
-            End::Failed(
-                LandingError::NotAJournal { .. } | LandingError::PartialExists { .. } | LandingError::WouldAdd { .. },
-            ) if !was_in_order && !had_synced => {
-                dirs.push(scratch());
-                world.prepare(dirs.last().unwrap().path());
-                disk = FaultyDisk::of(dirs.last().unwrap().path(), seed.wrapping_add(dirs.len() as u64));
+            End::Failed(error) if wants_another_place(error) && !was_in_order && !had_synced => {
+                let number = dirs.len() as u64 + 1;
+                disk = one_more_place(&world, &mut dirs, seed.wrapping_add(number));
                 seen.clear();
                 was_in_order = true;
                 continue;
             }
             End::Failed(error) => panic!("{error}; {:?}", listing(&root)),
-            End::Done => {}
         }
         let is_done = matches!(end, End::Done);
         let next = scratch();

@@ -1,4 +1,4 @@
-//! Brings to the disk what has come so far, so that it outlives a power failure.
+//! Syncs the data so far to the disk, so that it survives a power failure.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -6,23 +6,21 @@ use std::sync::PoisonError;
 use rustix::io::Errno;
 
 use super::finish::SYNC_TOGETHER_MIN;
-use super::resume::journal_path;
-use super::{End, FileState, Landing, LandingError};
+use super::state::{End, FileState};
+use super::{Landing, LandingError};
 use crate::beneath::{Links, split};
 use crate::disk;
 use crate::journal::Record;
 
 impl Landing {
-    /// Brings what is recorded as verified of files of several groups to the disk, then the names of partial files and
-    /// of files that were named one by one, and then the journal. Takes as long as the disk does; the landing continues
-    /// meanwhile.
+    /// Syncs, in this order: the recorded groups of files of several groups; the names of partial files and of files
+    /// that were named one by one; the journal. Takes as long as the disk does; the landing continues meanwhile.
     ///
-    /// # Errors
-    /// When the disk is full or fails. Then the disk may lack anything that was written before. Nothing is named
-    /// any more; a later landing finds out what is there.
+    /// When the disk is full or fails. Then the disk may lack any earlier write, and no file gets its name any more. A
+    /// later landing checks what is there.
     pub fn sync(&self) -> Result<(), LandingError> {
         self.only_sync(|| {
-            // In this order: files of records that are there are among the files.
+            // Measured first: the files of all records so far are then in the set.
             let upto = self.journal().len();
             let (files, directories, is_begun, is_sure) = {
                 let mut state = self.lock();
@@ -48,25 +46,25 @@ impl Landing {
         })
     }
 
-    /// Brings the journal to the disk, and its name and that of the data set unless they are there: that `is_begun`.
+    /// Syncs the journal, and its name and the data set's, unless `is_begun`: then they are synced.
     fn sync_journal(&self, is_begun: bool) -> Result<(), LandingError> {
         if !is_begun {
             self.plan.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
         }
-        let failed = |errno| LandingError::from_errno("sync", journal_path(&self.plan.destination), errno);
+        let failed = |errno| LandingError::from_errno("sync", self.plan.destination.journal_path(), errno);
         let journal =
             self.journal().file().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         disk::sync_bytes(&journal).map_err(failed)
     }
 
-    /// Records that these files are about to get their names, and brings that to the disk before the first one has its
-    /// name. A name that is on the disk while its record is not is anybody's: once the file has changed at its source,
-    /// the same transfer would refuse to replace it.
+    /// Records that these files are about to get their names, and syncs the journal before the first rename. Without
+    /// its record on the disk, a name there could be anyone's: once the file has changed at its source, the same
+    /// transfer would refuse to replace it.
     pub(super) fn record_names(&self, files: &[usize]) -> Result<(), LandingError> {
         if files.is_empty() {
             return Ok(());
         }
-        // All of them before the first: one that is recorded and not renamed is still found by its partial name.
+        // All records come first: a recorded file that is not renamed is still found by its partial name.
         let records: Vec<Record> = files.iter().map(|&file| Record::Named { file }).collect();
         self.record(&records)?;
         self.only_sync(|| {
@@ -75,7 +73,7 @@ impl Landing {
         })
     }
 
-    /// Does one sync at a time, and none after one that failed: the kernel says only once that bytes are lost.
+    /// Runs one sync at a time, and none after a failed one: the kernel reports lost bytes only once.
     pub(super) fn only_sync(&self, sync: impl FnOnce() -> Result<(), LandingError>) -> Result<(), LandingError> {
         let mut has_failed = self.has_failed_to_sync.lock().unwrap_or_else(PoisonError::into_inner);
         if *has_failed {
@@ -86,13 +84,13 @@ impl Landing {
         done
     }
 
-    /// Syncs what there is of a file, unless it is finished.
+    /// Syncs a partial file, unless it is finished.
     fn sync_partial(&self, index: usize) -> Result<(), LandingError> {
         let state = self.lock();
         let done = match state.files.get(index) {
             Some(FileState::Partial) => {
                 let (state, file) = self.opened(state, index)?;
-                // Others write meanwhile.
+                // Other threads may write meanwhile.
                 drop(state);
                 disk::sync_bytes(&*file)
             }
@@ -103,7 +101,7 @@ impl Landing {
             _ => Ok(()),
         };
         match done {
-            // It was given up, or got its name meanwhile.
+            // By now it was given up, or has its name.
             Err(Errno::NOENT) => Ok(()),
             done => done.map_err(|errno| self.file_error("sync", index, errno)),
         }
@@ -119,7 +117,7 @@ impl Landing {
         for path in directories.iter().map(|&index| path(index)) {
             match self.base.open_directory(path, Links::Refuse) {
                 Ok(directory) => disk::sync_directory(directory.fd()).map_err(|errno| failed(path, errno))?,
-                // Another program has removed it, which shows where it is used.
+                // Another program has removed it, which shows when it is used.
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(failed(path, errno)),
             }
@@ -127,7 +125,7 @@ impl Landing {
         Ok(())
     }
 
-    /// The directory that file `index` lies in, by its index; `None` for the data set's own.
+    /// The parent directory of file `index`, by its index; `None` for the data set's own.
     pub(super) fn directory_of(&self, index: usize) -> Option<usize> {
         self.plan.manifest.find_directory(split(self.path(index)).0)
     }

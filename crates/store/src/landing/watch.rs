@@ -19,16 +19,16 @@ use crate::Timestamp;
 use crate::file_system::FileSystem;
 use crate::file_time::is_same_time;
 
-/// A partial file of several groups is so much longer than it will be. Nothing is ever written there, so a file that
-/// was cut and written on stays too short.
+/// The extra length of a partial file of several groups. Nothing is ever written there, so a file that was cut and
+/// extended again stays too short.
 pub(super) const GUARD_BYTES: u64 = 1;
 
 /// The files that are watched.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Made with the first watch; `None` also where the system has none left. Then nothing is noticed.
+    /// Made with the first watch. Stays `None` if the system has none left: then nothing is noticed.
     inotify: Option<OwnedFd>,
-    /// Files by the numbers of their watches, and the other way round.
+    /// Files by the numbers of their watches, and the reverse.
     files: BTreeMap<i32, usize>,
     numbers: BTreeMap<usize, i32>,
     /// Files that another program has opened.
@@ -55,7 +55,7 @@ impl Watch {
         self.numbers.contains_key(&index)
     }
 
-    /// Opens a file that is watched, by `open`.
+    /// Calls `open`, which opens a watched file.
     pub(super) fn open<T>(&mut self, index: usize, open: impl FnOnce() -> T) -> T {
         self.listen(None);
         let opened = open();
@@ -68,13 +68,13 @@ impl Watch {
         self.listen(None);
         if let Some(number) = self.numbers.remove(&index) {
             self.files.remove(&number);
-            // The file may be gone, and its watch with it.
+            // The file, and so its watch, may be gone.
             let _ = self.inotify.as_ref().map(|inotify| inotify::remove_watch(inotify, number));
         }
         self.opened.remove(&index)
     }
 
-    /// Hears what has happened, but for what we have done ourselves to the file `own`.
+    /// Reads the events, except for our own opening of the file `own`.
     fn listen(&mut self, own: Option<usize>) {
         let Some(inotify) = &self.inotify else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -93,7 +93,7 @@ impl Watch {
     }
 }
 
-/// The properties that stay the same while a file is not changed.
+/// Properties that do not change while a file is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     identity: (u64, u64),
@@ -115,8 +115,8 @@ impl Stamp {
         }
     }
 
-    /// Whether `now` is the same. Some file systems of networks tell times at first as they were set, and later as they
-    /// keep them: in a coarser unit.
+    /// Whether `now` is the same. Some network file systems first report times as they were set, and later as they keep
+    /// them: in a coarser unit.
     pub(super) fn is_still(self, now: Self) -> bool {
         let time = |(seconds, nanos): (i64, u64)| Timestamp { seconds, nanos: nanos as u32 };
         let is_same = |now, then| is_same_time(time(now), time(then), FileSystem::Fine);

@@ -1,16 +1,16 @@
-//! Gathered writes that are cut at the borders of files.
+//! Gathered writes, split at the borders of files.
 
 use std::io::IoSlice;
 
 use rustix::io::Errno;
 
-/// Most slices that the system takes in one call (IOV_MAX).
+/// Most slices of one system call (IOV_MAX).
 const SLICES_MAX: usize = 1024;
 
-/// Slices that are used up from the front.
+/// Slices, consumed from the front.
 pub(super) struct Gather<'a> {
     slices: &'a [IoSlice<'a>],
-    /// Bytes of the first slice that are used up.
+    /// Consumed bytes of the first slice.
     used: usize,
 }
 
@@ -19,7 +19,7 @@ impl<'a> Gather<'a> {
         Self { slices, used: 0 }
     }
 
-    /// The next `len` bytes, or as many as there are, in slices that are not empty.
+    /// The next `len` bytes, or all that are left, in nonempty slices.
     pub(super) fn take(&mut self, len: usize) -> Vec<IoSlice<'a>> {
         let mut taken = Vec::with_capacity(self.slices.len());
         let mut wanted = len;
@@ -43,8 +43,7 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// Writes all of `bufs` (none of them empty) from `offset` on by calls of `write`, which may write less than it is
-/// given.
+/// Writes all of `bufs` (none of them empty) from `offset` on, by calls of `write`, which may write less than given.
 pub(super) fn write_fully(
     mut bufs: &mut [IoSlice<'_>],
     mut offset: u64,
@@ -52,7 +51,7 @@ pub(super) fn write_fully(
 ) -> rustix::io::Result<()> {
     while !bufs.is_empty() {
         match write(&bufs[..bufs.len().min(SLICES_MAX)], offset) {
-            // A file that takes nothing and gives no reason: what a full disk looks like where the system is vague.
+            // A file that takes nothing without an error: how some systems report a full disk.
             Ok(0) => return Err(Errno::NOSPC),
             Ok(written) => {
                 offset += written as u64;

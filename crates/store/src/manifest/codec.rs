@@ -20,10 +20,12 @@
 
 use inhaul_base::ByteRange;
 
-use super::{
-    Attribute, Contents, Directory, ENTRIES_MAX, Entry, HardLink, Kind, Manifest, ManifestError, Metadata, Owner,
-    PATH_BYTES_MAX, SKIPPED_NAMED_MAX, Skipped, Symlink, Timestamp, memory,
+use super::error::ManifestError;
+use super::items::{
+    Attribute, Contents, Directory, Entry, HardLink, Kind, Metadata, Owner, Skipped, Symlink, Timestamp,
 };
+use super::limits::{ENTRIES_MAX, PATH_BYTES_MAX, SKIPPED_NAMED_MAX};
+use super::memory;
 
 const MAGIC: &[u8; 3] = b"IHM";
 const VERSION: u8 = 3;
@@ -32,13 +34,13 @@ const FILE_BYTES_MIN: usize = 6;
 const DIRECTORY_BYTES_MIN: usize = 5;
 const SYMLINK_BYTES_MIN: usize = 7;
 const HARD_LINK_BYTES_MIN: usize = 3;
-/// What is read takes at most so much memory whatever the length of the input, and so much more for each byte of it.
-/// Front coding makes much out of little; but a file with a name, a time and a size of its own takes 20 bytes, and
-/// with a path of 200 bytes is worth 400 in memory.
+/// Limits of the memory of a decoded manifest: an allowance for any input, and a factor per byte of it. Front coding
+/// makes much out of little. But a file with its own name, time and size takes 20 bytes, and with a path of 200 bytes
+/// is worth 400 in memory.
 const MEMORY_BYTES_FREE: u64 = 64 << 20;
 const MEMORY_BYTES_PER_BYTE: u64 = 24;
 
-/// The bits of a metadata's flags.
+/// The flags of metadata.
 mod flag {
     pub(super) const MODE: u64 = 1;
     pub(super) const OWNER: u64 = 1 << 1;
@@ -48,13 +50,14 @@ mod flag {
     pub(super) const ALL: u64 = (1 << 5) - 1;
 }
 
-pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
-    let Contents { top, files, directories, symlinks, hard_links, skipped, unreadable } = &manifest.contents;
+/// Writes the data set `name`; its `contents` are sorted and obey the rules.
+pub(super) fn encode(name: &[u8], kind: Kind, contents: &Contents) -> Vec<u8> {
+    let Contents { top, files, directories, symlinks, hard_links, skipped, unreadable } = contents;
     let mut out =
         Writer { bytes: Vec::with_capacity(64 + files.len() * 24), path: Vec::new(), last: Metadata::default() };
     out.bytes.extend_from_slice(MAGIC);
-    out.bytes.extend_from_slice(&[VERSION, kind_byte(manifest.kind)]);
-    put_bytes(&mut out.bytes, &manifest.name);
+    out.bytes.extend_from_slice(&[VERSION, kind_byte(kind)]);
+    put_bytes(&mut out.bytes, name);
     out.metadata(top, 0);
     for Skipped { count, paths } in [skipped, unreadable] {
         put_number(&mut out.bytes, *count);
@@ -82,13 +85,13 @@ pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
     out.count(hard_links.len());
     for link in hard_links {
         out.path(&link.path);
-        // A manifest that exists has the file.
-        put_number(&mut out.bytes, manifest.find(&link.file).unwrap_or_default() as u64);
+        // By the rules, the file is listed.
+        put_number(&mut out.bytes, contents.find(&link.file).unwrap_or_default() as u64);
     }
     out.bytes
 }
 
-/// Writes what refers to what was written before.
+/// Writes values that are encoded relative to earlier ones.
 struct Writer {
     bytes: Vec<u8>,
     path: Vec<u8>,
@@ -159,7 +162,8 @@ pub(super) fn check_beginning(bytes: &[u8]) -> Result<(), ManifestError> {
     }
 }
 
-pub(super) fn decode(bytes: &[u8], memory_bytes_max: u64) -> Result<Manifest, ManifestError> {
+/// Reads what [`encode`] wrote: a name, a kind, and contents that need not obey the rules.
+pub(super) fn decode(bytes: &[u8], memory_bytes_max: u64) -> Result<(Vec<u8>, Kind, Contents), ManifestError> {
     let worth = MEMORY_BYTES_FREE.saturating_add(MEMORY_BYTES_PER_BYTE.saturating_mul(bytes.len() as u64));
     let mut input =
         Input { rest: bytes, path: Vec::new(), last: Metadata::default(), memory_left: worth.min(memory_bytes_max) };
@@ -191,23 +195,23 @@ pub(super) fn decode(bytes: &[u8], memory_bytes_max: u64) -> Result<Manifest, Ma
     if !input.rest.is_empty() {
         return Err(ManifestError::TrailingBytes(input.rest.len()));
     }
-    Manifest::from_sorted(name, kind, Contents { top, files, directories, symlinks, hard_links, skipped, unreadable })
+    Ok((name, kind, Contents { top, files, directories, symlinks, hard_links, skipped, unreadable }))
 }
 
-/// Feeds what mirrors share to `hasher`, lengths and counts included so that no two data sets look alike.
-pub(super) fn write_identity(manifest: &Manifest, hasher: &mut blake3::Hasher) {
-    let Contents { files, directories, symlinks, hard_links, .. } = &manifest.contents;
+/// Feeds the properties that mirrors share to `hasher`, with lengths and counts, so that no two data sets look alike.
+pub(super) fn write_identity(kind: Kind, contents: &Contents, hasher: &mut blake3::Hasher) {
+    let Contents { files, directories, symlinks, hard_links, .. } = contents;
     let mut out = Vec::new();
     out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&[VERSION, kind_byte(manifest.kind)]);
+    out.extend_from_slice(&[VERSION, kind_byte(kind)]);
     put_number(&mut out, directories.len() as u64);
     for directory in directories {
         put_bytes(&mut out, &directory.path);
     }
     put_number(&mut out, files.len() as u64);
     for file in files {
-        // A single file's path is but its name, and that may differ from host to host.
-        if manifest.kind == Kind::Directory {
+        // A single file's path is only its name, which may differ from host to host.
+        if kind == Kind::Directory {
             put_bytes(&mut out, &file.path);
         }
         put_number(&mut out, file.size);
@@ -254,12 +258,12 @@ fn unzigzag(n: u64) -> i64 {
     (n >> 1) as i64 ^ -((n & 1) as i64)
 }
 
-/// What is left to read, and what that refers to.
+/// The remaining input, and the values that it refers to.
 struct Input<'a> {
     rest: &'a [u8],
     path: Vec<u8>,
     last: Metadata,
-    /// How much more memory all that is read may take.
+    /// The remaining memory budget.
     memory_left: u64,
 }
 
@@ -290,7 +294,7 @@ impl<'a> Input<'a> {
         Err(ManifestError::BadNumber)
     }
 
-    /// What stands first.
+    /// The header, with the kind.
     fn kind(&mut self) -> Result<Kind, ManifestError> {
         if self.take(MAGIC.len())? != MAGIC {
             return Err(ManifestError::NotAManifest);
@@ -335,7 +339,7 @@ impl<'a> Input<'a> {
         Ok(self.path.clone())
     }
 
-    /// A metadata and its flags. The flags `more` may be set in addition to those of every metadata.
+    /// Metadata and its flags. The flags `more` may be set in addition to the common ones.
     fn metadata(&mut self, more: u64) -> Result<(Metadata, u64), ManifestError> {
         let flags = self.number()?;
         if flags & !(flag::ALL & !flag::HOLES | more) != 0 {
@@ -396,8 +400,8 @@ impl<'a> Input<'a> {
         Ok(Skipped { count, paths })
     }
 
-    /// A count of items of at least `item_bytes_min` bytes each: one that the input cannot hold is refused before
-    /// anything is set aside for it.
+    /// A count of items of at least `item_bytes_min` bytes each. A count that the input cannot hold is refused before
+    /// any allocation.
     fn count(&mut self, item_bytes_min: usize) -> Result<u64, ManifestError> {
         let count = self.number()?;
         if count > ENTRIES_MAX {

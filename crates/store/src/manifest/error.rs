@@ -1,6 +1,6 @@
 //! Why bytes or items do not form a manifest.
 
-use super::ENTRIES_MAX;
+use super::limits::ENTRIES_MAX;
 use crate::printable;
 
 /// Why something is no manifest.
@@ -34,21 +34,21 @@ pub enum ManifestError {
     /// More files, directories or links than one data set may have.
     #[error("a data set has at most {ENTRIES_MAX} files: move it in several parts")]
     TooMany,
-    /// It would take more memory than it may: than its bytes are worth, or than there is for it.
+    /// It would take too much memory, for its length or for the budget.
     #[error("the list of files takes too much memory: move the data set in several parts")]
     TooMuchMemory,
-    /// A path that names nothing inside the data set, or nothing at all.
+    /// An invalid path, or one that leads out of the data set.
     #[error("the path '{}' cannot be moved: {why}", printable(path))]
     BadPath {
         /// The path.
         path: Vec<u8>,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
-    /// A path is there twice, or the list is not sorted.
+    /// A path occurs twice, or the list is not sorted.
     #[error("the path '{}' is out of order or there twice", printable(.0))]
     NotInOrder(Vec<u8>),
-    /// The directory that a path lies in is not listed.
+    /// The parent directory of a path is not listed.
     #[error("the directory of '{}' is not in the list", printable(.0))]
     NoParent(Vec<u8>),
     /// A path is two things at once: a file and a directory, or a link and a file.
@@ -72,13 +72,13 @@ pub enum ManifestError {
     /// A time has a second or more of nanoseconds.
     #[error("a file's time is out of range")]
     BadTime,
-    /// A user or group is one that no file can have.
+    /// A user or group is invalid.
     #[error("a file's owner is out of range")]
     BadOwner,
-    /// An extended attribute is not of the kind that users may set, or too large.
+    /// An extended attribute is not one that users may set, or is too large.
     #[error("the extended attribute '{}' cannot be moved", printable(.0))]
     BadAttribute(Vec<u8>),
-    /// The sizes add up to more than file offsets can say.
+    /// The sum of sizes exceeds the range of file offsets.
     #[error("the files together are larger than 2^63 bytes: move them in several parts")]
     TooLarge,
 }

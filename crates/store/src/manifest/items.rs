@@ -1,10 +1,10 @@
-//! What a manifest lists.
+//! The items of a manifest.
 
 use std::ops::Range;
 
 use inhaul_base::ByteRange;
 
-use super::SKIPPED_NAMED_MAX;
+use super::limits::SKIPPED_NAMED_MAX;
 use crate::digest::{GROUP_BYTES, group_count, group_range};
 
 /// Whether a data set is a single file or a directory tree.
@@ -16,21 +16,21 @@ pub enum Kind {
     Directory,
 }
 
-/// A moment as file systems keep it.
+/// A time as file systems keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
-    /// Seconds since 1970, before it negative.
+    /// Seconds since 1970; negative before it.
     pub seconds: i64,
     /// Nanoseconds after that second, below 10^9.
     pub nanos: u32,
 }
 
-/// Whose a file is, by number: names are a matter of each host.
+/// The owner of a file, by number, because names differ between hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user's id; any but 2^32 - 1, by which the system means none.
+    /// The user's id; not 2^32 - 1, which means none.
     pub user: u32,
-    /// The group's id; as for the user's.
+    /// The group's id; not 2^32 - 1.
     pub group: u32,
 }
 
@@ -43,16 +43,16 @@ pub struct Attribute {
     pub value: Vec<u8>,
 }
 
-/// What a file system keeps of a file beside its bytes.
+/// The metadata of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Permission bits, within 0o777.
     pub mode: u32,
     /// When it was last changed.
     pub modified: Timestamp,
-    /// Whose it is, when the client asked for that.
+    /// Its owner, if the client requested it.
     pub owner: Option<Owner>,
-    /// Its extended attributes, by name, when the client asked for them.
+    /// Its extended attributes, by name, if the client requested them.
     pub attributes: Vec<Attribute>,
 }
 
@@ -63,15 +63,14 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// Size in bytes.
     pub size: u64,
-    /// What is kept of it beside its bytes.
+    /// Its metadata.
     pub metadata: Metadata,
-    /// Parts of the file that its source does not store, because they are zeros: in order, apart from each other, none
-    /// of them empty.
+    /// Parts of zeros that its source does not store: in order, not adjacent, none of them empty.
     pub holes: Vec<ByteRange>,
 }
 
 impl Entry {
-    /// The groups that lie in holes as a whole, in runs, in order: nothing of them has to be sent, read or compared.
+    /// Runs of groups that lie entirely in holes, in order. They need not be sent, read or compared.
     pub fn hole_groups(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let groups = |hole: &ByteRange| {
             let end = if hole.end == self.size { group_count(self.size) } else { hole.end / GROUP_BYTES };
@@ -80,7 +79,7 @@ impl Entry {
         self.holes.iter().map(groups).filter(|run| !run.is_empty())
     }
 
-    /// Whether `group` lies in a hole as a whole.
+    /// Whether `group` lies entirely in a hole.
     pub fn is_hole_group(&self, group: u64) -> bool {
         let range = group_range(self.size, group);
         let after = self.holes.partition_point(|hole| hole.start <= range.start);
@@ -88,12 +87,12 @@ impl Entry {
     }
 }
 
-/// A directory of a data set. Every directory is named, so that empty ones exist too.
+/// A directory of a data set. Every directory is listed, so that empty ones exist too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
     /// Path relative to the data set, as in [`Entry::path`].
     pub path: Vec<u8>,
-    /// What is kept of it.
+    /// Its metadata.
     pub metadata: Metadata,
 }
 
@@ -102,9 +101,9 @@ pub struct Directory {
 pub struct Symlink {
     /// Path relative to the data set, as in [`Entry::path`].
     pub path: Vec<u8>,
-    /// Where it leads: any bytes but NUL, at most 4095 of them and at least one.
+    /// Its target: 1 to 4095 bytes, none of them NUL.
     pub target: Vec<u8>,
-    /// What is kept of it. Permissions mean nothing for a link.
+    /// Its metadata. A link's permissions mean nothing.
     pub metadata: Metadata,
 }
 
@@ -117,17 +116,17 @@ pub struct HardLink {
     pub file: Vec<u8>,
 }
 
-/// What lies in a tree and is left out: sockets, pipes and devices, or what may not be read.
+/// Items of a tree that are left out: sockets, pipes and devices, or unreadable ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many there are.
+    /// Their number.
     pub count: u64,
     /// The paths of the first few, relative to the data set.
     pub paths: Vec<Vec<u8>>,
 }
 
 impl Skipped {
-    /// Counts something, and names it if it is among the first few.
+    /// Counts an item, and keeps its path if it is among the first few.
     pub(crate) fn add(&mut self, path: &[u8]) {
         self.count += 1;
         if self.paths.len() < SKIPPED_NAMED_MAX {
@@ -136,12 +135,12 @@ impl Skipped {
     }
 }
 
-/// All that a data set holds, in any order.
+/// The contents of a data set, in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// What is kept of the data set's own directory; of a data set that is a file, nothing.
+    /// The metadata of the data set's own directory; unused if the data set is a file.
     pub top: Metadata,
-    /// The files, each once, whatever number of names it has.
+    /// The files, each once, even with several names.
     pub files: Vec<Entry>,
     /// The directories beneath the data set's own.
     pub directories: Vec<Directory>,
@@ -149,10 +148,17 @@ pub struct Contents {
     pub symlinks: Vec<Symlink>,
     /// Further names of the files.
     pub hard_links: Vec<HardLink>,
-    /// What is left out because it cannot be carried.
+    /// Items that are left out because they cannot be transferred.
     pub skipped: Skipped,
-    /// The files and directories that are left out because their source may not read them.
+    /// Files and directories that are left out because their source may not read them.
     pub unreadable: Skipped,
+}
+
+impl Contents {
+    /// The index of the file at `path`, once the files are sorted by path.
+    pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
+        self.files.binary_search_by(|file| file.path.as_slice().cmp(path)).ok()
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
-//! The rules that every manifest obeys, whether it is made here or received.
+//! The rules for every manifest, made here or received.
 
-use super::{
-    ATTRIBUTES_BYTES_MAX, COMPONENT_BYTES_MAX, Contents, Entry, MODE_BITS, ManifestError, Metadata, PATH_BYTES_MAX,
-    TARGET_BYTES_MAX,
-};
+use super::error::ManifestError;
+use super::items::{Contents, Entry, Metadata};
+use super::limits::{ATTRIBUTES_BYTES_MAX, COMPONENT_BYTES_MAX, MODE_BITS, PATH_BYTES_MAX, TARGET_BYTES_MAX};
 
-/// Checks all of `contents`, whose lists are sorted by path, but what lies in one place by its kind and size.
+/// Checks `contents`, whose lists are sorted by path. Does not check sizes, and the rules of a single file.
 pub(super) fn check(contents: &Contents) -> Result<(), ManifestError> {
     check_paths(contents)?;
     for metadata in all_metadata(contents) {
@@ -18,7 +17,7 @@ pub(super) fn check(contents: &Contents) -> Result<(), ManifestError> {
         }
     }
     for link in &contents.hard_links {
-        if contents.files.binary_search_by(|file| file.path.cmp(&link.file)).is_err() {
+        if contents.find(&link.file).is_none() {
             return Err(ManifestError::NoSuchFile(link.path.clone()));
         }
     }
@@ -35,7 +34,7 @@ fn all_metadata(contents: &Contents) -> impl Iterator<Item = &Metadata> {
     std::iter::once(&contents.top).chain(files).chain(directories).chain(symlinks)
 }
 
-/// Checks the rules that paths obey, singly and together.
+/// Checks the rules for paths, one by one and together.
 fn check_paths(contents: &Contents) -> Result<(), ManifestError> {
     let lists: [Vec<&[u8]>; 4] = [
         contents.files.iter().map(|file| file.path.as_slice()).collect(),
@@ -49,7 +48,7 @@ fn check_paths(contents: &Contents) -> Result<(), ManifestError> {
         }
         check_each(list, &lists[1])?;
     }
-    // With every parent listed as a directory, what is also a directory shows as a path that is in two lists.
+    // Every parent is listed as a directory. So a path that is also a directory is in two lists.
     let mut all: Vec<&[u8]> = lists.concat();
     all.sort_unstable();
     match all.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -64,7 +63,7 @@ fn check_each(list: &[&[u8]], directories: &[&[u8]]) -> Result<(), ManifestError
     for path in list {
         check_path(path)?;
         let Some(slash) = path.iter().rposition(|&b| b == b'/') else { continue };
-        // In order, neighbours mostly share their parent.
+        // Neighbouring paths mostly share their parent.
         if path[..slash] != *known {
             directories.binary_search(&&path[..slash]).map_err(|_| ManifestError::NoParent(path.to_vec()))?;
             known = &path[..slash];
@@ -80,7 +79,7 @@ fn check_path(path: &[u8]) -> Result<(), ManifestError> {
     path.split(|&b| b == b'/').try_for_each(|component| check_component(component, path))
 }
 
-/// Checks that `component` can be the name of a file and leads nowhere else.
+/// Checks that `component` is a valid name that does not lead elsewhere.
 pub(crate) fn check_component(component: &[u8], path: &[u8]) -> Result<(), ManifestError> {
     let why = match component {
         b"" => "a component is empty",
@@ -121,7 +120,7 @@ fn check_metadata(metadata: &Metadata) -> Result<(), ManifestError> {
 fn check_holes(file: &Entry) -> Result<(), ManifestError> {
     let mut end = None;
     for hole in &file.holes {
-        // Holes that touch would be one.
+        // Adjacent holes would be one.
         if hole.is_empty() || hole.end > file.size || end.is_some_and(|end| hole.start <= end) {
             return Err(ManifestError::BadHoles(file.path.clone()));
         }

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inhaul_base::ByteRange;
 use rustix::io::Errno;
 
+use super::error::OfferedError;
 use super::kept::{granted_of, is_generated};
+use super::options::{MayHold, ScanOptions};
+use super::root::Root;
 use super::scan::{Tree, entry, shown};
-use super::{MayHold, OfferedError, Root, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
 use crate::digest_cache::{FileVersion, Versions};
@@ -19,35 +21,35 @@ use crate::open_files::OpenFiles;
 use crate::sparse::stored_within;
 use crate::{Contents, Kind, Manifest};
 
-/// Most buffers that one system call fills (`IOV_MAX`).
+/// Most buffers of one system call (`IOV_MAX`).
 const SLICES_MAX: usize = 1024;
 
 /// A data set that [`crate::Offered::scan`] found. Can be read from several threads at once.
 #[derive(Debug)]
 pub struct DataSet {
     manifest: Arc<Manifest>,
-    /// What paths are relative to.
+    /// The base of paths.
     base: Base,
-    /// A single file's path there.
+    /// The path of a single file there.
     file: Option<Vec<u8>>,
     links: Links,
-    /// How it was asked for.
+    /// The request.
     request: Vec<u8>,
     versions: Versions,
     pub(super) open: Mutex<OpenFiles>,
 }
 
-/// Where the files of a data set lie.
+/// The location of a data set's files.
 #[derive(Debug)]
 pub(super) enum Base {
     /// In one directory.
     One(Arc<Beneath>),
-    /// In several, whose names the paths begin with.
+    /// In several ones. The paths begin with their names.
     All(Vec<Root>),
 }
 
 impl Base {
-    /// The directory that `path` of the data set lies in, and the path there.
+    /// The base directory of `path`, and the path in it.
     pub(super) fn find<'p>(&'p self, path: &'p [u8]) -> Option<(&'p Beneath, &'p [u8])> {
         let roots = match self {
             Self::One(base) => return Some((base, path)),
@@ -111,7 +113,7 @@ impl DataSet {
         Self::of_tree(Base::One(Arc::new(base)), name, request, found)
     }
 
-    /// What a walk has found beneath `base`.
+    /// The data set that a walk has found beneath `base`.
     pub(super) fn of_tree(
         base: Base,
         name: &[u8],
@@ -130,18 +132,18 @@ impl DataSet {
         })
     }
 
-    /// What the data set is made of.
+    /// The manifest.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// What tells this state of the files, as they were listed, from any other, at `now_ms` in milliseconds since 1970.
-    /// It is opaque: other servers' files have other versions, whatever their content.
+    /// Identifies the listed state of the files, at `now_ms` in milliseconds since 1970. It is opaque: other servers
+    /// have other versions, even of the same content.
     pub fn files_version(&self, now_ms: i64) -> [u8; 32] {
         self.versions.hash(now_ms)
     }
 
-    /// After how long, in milliseconds, no file can be written to without a change of [`DataSet::files_version`].
+    /// Time in milliseconds until every write to a file changes [`DataSet::files_version`].
     pub fn settles_in_ms(&self, now_ms: i64) -> u64 {
         self.versions.settle_in_ms(now_ms)
     }
@@ -157,8 +159,7 @@ impl DataSet {
 
     /// Opens file `index` for reading.
     ///
-    /// # Errors
-    /// When there is no such file, when it has another size than in the manifest or is no file any more
+    /// When there is no such file, when it has another size than in the manifest or is not a file any more
     /// ([`OfferedError::Changed`]), or when it may not be read.
     pub fn open(&self, index: usize) -> Result<File, OfferedError> {
         let entry = self.manifest.entries().get(index).ok_or(OfferedError::NoSuchFile(index))?;
@@ -173,8 +174,7 @@ impl DataSet {
         if metadata.is_file() && metadata.len() == entry.size { Ok(file) } else { Err(changed()) }
     }
 
-    /// Fills `buf` with the bytes from `offset` of the byte space on, across files. Keeps the files open that were
-    /// used last.
+    /// Fills `buf` with the bytes from `offset` of the byte space on, across files. Keeps the last used files open.
     ///
     /// # Errors
     /// As [`DataSet::open`], when a file has become shorter, and when `buf` reaches beyond the end.
@@ -192,8 +192,8 @@ impl DataSet {
         Ok(())
     }
 
-    /// Fills `bufs`, one behind the other, with the bytes from `offset` of the byte space on, across files; one system
-    /// call for what lies in one file. Keeps the files open that were used last.
+    /// Fills `bufs`, one after the other, with the bytes from `offset` of the byte space on, across files, with one
+    /// system call per file. Keeps the last used files open.
     ///
     /// # Errors
     /// As [`DataSet::read`].
@@ -202,7 +202,7 @@ impl DataSet {
         if range.end > self.manifest.size() {
             return Err(OfferedError::OutOfRange(range));
         }
-        // Of its own: what fails must leave the caller's slices as long as they were.
+        // A separate list: on failure the caller's slices must have their old lengths.
         let mut slices: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
         let mut rest = &mut slices[..];
         for piece in self.manifest.locate(range) {
@@ -216,7 +216,7 @@ impl DataSet {
     /// Asks the kernel to read what lies in `range` of file `index` from disk, without waiting for it.
     pub fn read_ahead(&self, index: usize, range: ByteRange) {
         if let (Ok(file), Some(len)) = (self.opened(index), NonZeroU64::new(range.len())) {
-            // Where it is not done, reads wait longer.
+            // Without it, reads wait longer.
             let _ = rustix::fs::fadvise(&file, range.start, Some(len), rustix::fs::Advice::WillNeed);
         }
     }
@@ -233,8 +233,8 @@ impl DataSet {
         self.read_file(index, range.start, buf)
     }
 
-    /// Whether group `group` of file `index` is a hole, which is all zeros and need not be read. Only files that had holes
-    /// when they were listed are looked at.
+    /// Whether group `group` of file `index` is a hole: all zeros, which need not be read. Looks only at files that had
+    /// holes when they were listed.
     ///
     /// # Errors
     /// As [`DataSet::read_group`].
@@ -251,10 +251,9 @@ impl DataSet {
         stored.map(|stored| stored.is_none()).map_err(|error| self.read_error(index, &error))
     }
 
-    /// The version of file `index` as it is now: of the file that reads go to.
+    /// The current version of file `index`: of the open file that is read.
     ///
-    /// # Errors
-    /// As [`DataSet::open`], also when it was opened before.
+    /// As [`DataSet::open`], even if it was opened before.
     pub fn version(&self, index: usize) -> Result<FileVersion, OfferedError> {
         let file = self.opened(index)?;
         let version = FileVersion::of(&file).map_err(|error| OfferedError::from_io(&self.shown(index), &error))?;
@@ -282,7 +281,7 @@ impl DataSet {
             return Ok(file);
         }
         let file = match self.open(index) {
-            // The descriptors are used up: those that are only kept for later can be spared.
+            // No descriptors are left: close those that are kept for later.
             Err(OfferedError::Io { source, .. }) if is_descriptor_missing(&source) => {
                 open.clear();
                 self.open(index)?
@@ -306,7 +305,7 @@ fn is_descriptor_missing(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Fills the first `len` bytes of `bufs` from `offset` of the file on, and takes them off.
+/// Fills the first `len` bytes of `bufs` from `offset` of the file on, and removes them from `bufs`.
 fn read_exact_vectored(
     file: &File,
     mut offset: u64,
@@ -314,7 +313,7 @@ fn read_exact_vectored(
     bufs: &mut &mut [IoSliceMut<'_>],
 ) -> io::Result<()> {
     while len > 0 {
-        // Where the file ends within a buffer, that one is filled by itself.
+        // If the file ends within a buffer, that buffer is filled separately.
         let mut room = len;
         let fits = |buf: &&IoSliceMut<'_>| room.checked_sub(buf.len()).inspect(|&rest| room = rest).is_some();
         let whole = bufs.iter().take(SLICES_MAX).take_while(fits).count();

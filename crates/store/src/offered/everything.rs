@@ -1,17 +1,17 @@
-//! Everything that is offered as one data set: each directory under its name, as requests begin with it.
+//! Everything offered, as one data set: each directory under its name in requests.
 
 use super::data_set::Base;
 use super::scan::Tree;
 use super::{DataSet, MayHold, Offered, OfferedError, ScanOptions};
 use crate::{Contents, Timestamp};
 
-/// The name of the data set. It has none of its own, so nothing lands under this one.
+/// The name of the data set. It is only a placeholder: nothing lands under it.
 const NAME: &[u8] = b"everything";
-/// The permissions of its directory, which is none of a disk.
+/// The permissions of its directory, which exists on no disk.
 const MODE: u32 = 0o755;
 
 impl Offered {
-    /// All of it, in one data set.
+    /// Everything, in one data set.
     pub(super) fn everything(
         &self,
         request: &[u8],
@@ -33,7 +33,7 @@ impl Offered {
     }
 }
 
-/// When one of the directories and files at the top was changed last.
+/// The latest modification time of the directories and files at the top.
 fn latest(contents: &Contents) -> Timestamp {
     let directories = contents.directories.iter().map(|directory| (&directory.path, &directory.metadata));
     let all = directories.chain(contents.files.iter().map(|file| (&file.path, &file.metadata)));

@@ -1,9 +1,9 @@
-//! What a file's stat does not say, and what a copy of it depends on.
+//! Properties that a copy needs and that a file's stat does not show.
 //!
-//! - Where a file has an access control list, the group bits of its mode are the list's mask: the most that anybody of
-//!   the list has, not what its group has. A copy without the list would give that to its group.
-//! - Files of `/proc` and `/sys` are made when they are read. Their sizes are 0, or a whole page. So their copies would
-//!   be empty, or end in zeros.
+//! - If a file has an access control list, the group bits of its mode are the list's mask: an upper bound for its
+//!   entries, not the group's permissions. A copy without the list would grant the mask to the group.
+//! - Files of `/proc` and `/sys` are generated when they are read. Their sizes are 0, or a whole page. So their copies
+//!   would be empty, or end in zeros.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -19,19 +19,19 @@ use rustix::io::Errno;
 use crate::beneath::{Beneath, Links};
 use crate::file_system::FileSystem;
 
-/// The attribute that holds a file's access control list.
+/// The attribute with a file's access control list.
 const ACL: &str = "system.posix_acl_access";
-/// The most bytes of an attribute.
+/// Most bytes of an attribute.
 const ACL_BYTES_MAX: usize = 64 * 1024;
-/// Most lists have not more.
+/// Enough bytes for most lists.
 const ACL_BYTES: usize = 512;
-/// The list's version, and its bytes before and of each entry: tag, permissions, and a number of a user or group.
+/// The list's version; its bytes before and of each entry: tag, permissions, and the number of a user or group.
 const ACL_VERSION: [u8; 4] = 2_u32.to_le_bytes();
 const ACL_ENTRY_BYTES: usize = 8;
 const TAG_GROUP: u16 = 0x04;
 const TAG_MASK: u16 = 0x10;
 
-/// The file systems that a walk has come to, by their devices.
+/// The file systems in a walk, by their devices.
 #[derive(Debug, Default)]
 pub(super) struct Devices(BTreeMap<u64, Device>);
 
@@ -49,7 +49,7 @@ impl Device {
 }
 
 impl Devices {
-    /// Whether the file `name` of `stat` in `dir` is made when it is read.
+    /// Whether the file `name` of `stat` in `dir` is generated when it is read.
     pub(super) fn is_generated(&mut self, dir: &Beneath, name: &CStr, stat: &Stat) -> rustix::io::Result<bool> {
         let file_system = self.device(dir, name, stat)?.file_system;
         if file_system != FileSystem::Other || stat.st_size != 0 {
@@ -58,9 +58,9 @@ impl Devices {
         is_longer_than_it_says(&dir.open_for_reading(name.to_bytes(), Links::Refuse)?)
     }
 
-    /// The permissions of the file `name` of `stat` in `dir`, as they are without a list.
+    /// The permissions of the file `name` of `stat` in `dir`, without its list.
     pub(super) fn granted(&mut self, dir: &Beneath, name: &CStr, stat: &Stat) -> rustix::io::Result<u32> {
-        // A list that grants nothing has a mask of nothing.
+        // An empty mask needs no list.
         if stat.st_mode & 0o070 == 0 || !self.device(dir, name, stat)?.has_lists {
             return Ok(stat.st_mode);
         }
@@ -82,7 +82,7 @@ impl Devices {
         let device = if is_of_directory {
             Device::of(dir.fd())
         } else {
-            // Its file system is asked, and not the file.
+            // This asks the file system, not the file.
             let file = dir.open(name.to_bytes(), OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
             Device { has_lists: true, file_system: FileSystem::of(file) }
         };
@@ -91,7 +91,7 @@ impl Devices {
     }
 }
 
-/// The permissions of an open file or directory, as they are without a list.
+/// The permissions of an open file or directory, without its list.
 pub(super) fn granted_of(fd: impl AsFd, stat: &Stat) -> u32 {
     if stat.st_mode & 0o070 == 0 {
         return stat.st_mode;
@@ -99,7 +99,7 @@ pub(super) fn granted_of(fd: impl AsFd, stat: &Stat) -> u32 {
     without_list(stat.st_mode, read_list(|buffer| rustix::fs::fgetxattr(&fd, ACL, buffer)).as_deref())
 }
 
-/// Whether an open file of `stat` is made when it is read.
+/// Whether an open file of `stat` is generated when it is read.
 pub(super) fn is_generated(file: &File, stat: &Stat) -> rustix::io::Result<bool> {
     match FileSystem::of(file) {
         FileSystem::Other if stat.st_size == 0 => is_longer_than_it_says(file),
@@ -107,9 +107,9 @@ pub(super) fn is_generated(file: &File, stat: &Stat) -> rustix::io::Result<bool>
     }
 }
 
-/// Whether a file that says it is empty is not, also after its first byte was read.
+/// Whether a file of size 0 has bytes, and still size 0 after its first byte was read.
 fn is_longer_than_it_says(file: &File) -> rustix::io::Result<bool> {
-    // Reading may fail: then it is as empty as it says, or fails again when it is fetched.
+    // If reading fails, the file counts as empty, or fails again when it is fetched.
     let has_more = file.read_at(&mut [0], 0).is_ok_and(|read| read > 0);
     Ok(has_more && rustix::fs::fstat(file)?.st_size == 0)
 }
@@ -127,7 +127,7 @@ fn read_list(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Option<Ve
     Some(list)
 }
 
-/// The mode of a file whose list is not carried.
+/// The mode of a file without its list.
 fn without_list(mode: u32, list: Option<&[u8]>) -> u32 {
     let Some(entries) = list.and_then(|list| list.strip_prefix(&ACL_VERSION)) else { return mode };
     let of = |tag: u16| {

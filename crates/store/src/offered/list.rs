@@ -1,32 +1,31 @@
-//! The items that `ls` shows: one directory, or everything beneath it. Items are passed on as they are read.
+//! The listing for `ls`: one directory, or everything beneath it. Items are passed on as they are read.
 
 use std::vec::IntoIter;
 
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 
+use super::root::Root;
 use super::scan::shown;
-use super::{ListOptions, MayHold, Offered, OfferedError, Root, links};
+use super::{ListOptions, MayHold, Offered, OfferedError};
 use crate::beneath::{Beneath, Links};
 use crate::manifest::memory;
 use crate::{Listed, ListedKind, Timestamp};
 
 impl Offered {
-    /// The request for the names of what is offered, also where there is only one that may be left out.
+    /// The request for the offered names, even if there is only one that may be left out.
     pub const NAMES: &[u8] = b"//";
 
-    /// Shows `each` what `request` names: a file itself, with an empty path; of a directory what lies in it or,
-    /// `recursive`, beneath it, by name and each directory before what it holds. Ends early when `each` says no.
-    /// `may_hold` is asked before the names of a directory are held in memory, to be sorted: of those that are being
-    /// listed, one within the other.
+    /// Calls `each` with the items of `request`. For a file, that is the file itself, with an empty path. For a
+    /// directory, its items or, if `recursive`, everything beneath it, by name, each directory before its items. Ends
+    /// early if `each` returns false. `may_hold` is asked before the names of directories are held in memory to be
+    /// sorted: one for each level.
     ///
-    /// The empty request names the list of what is offered, unless that is only one directory whose name may be left
-    /// out. [`Offered::NAMES`] names that list always.
-    /// Links are not followed; what vanishes meanwhile is left out.
+    /// The empty request lists the offered names, unless only one directory is offered whose name may be left out.
+    /// [`Offered::NAMES`] always lists the names. Links are not followed. Items that vanish meanwhile are left out.
     ///
-    /// # Errors
-    /// When there is no such thing, when the request leads outside, when a directory may not be read, or when
-    /// `may_hold` says no.
+    /// When the path does not exist, when the request leads outside, when a directory may not be read, or when
+    /// `may_hold` refuses.
     pub fn list(
         &self,
         request: &[u8],
@@ -34,7 +33,7 @@ impl Offered {
         may_hold: &mut MayHold<'_>,
         each: &mut dyn FnMut(Listed) -> bool,
     ) -> Result<(), OfferedError> {
-        let (recursive, links) = (options.recursive, links(options.no_links));
+        let (recursive, links) = (options.recursive, options.links());
         let components = super::components(request)?;
         let is_content = self.short().is_some_and(|root| root.file.is_none()) && request != Self::NAMES;
         if components.is_empty() && !is_content {
@@ -63,7 +62,7 @@ impl Offered {
         walk(&top, b"", request, recursive, may_hold, each).map(|_| ())
     }
 
-    /// Shows what is offered, by the names with which requests begin.
+    /// Lists the offered names.
     fn list_roots(
         &self,
         recursive: bool,
@@ -86,7 +85,7 @@ impl Offered {
     }
 }
 
-/// Shows what lies in `top`, with `prefix` before its paths. False when `each` has said no.
+/// Lists the items in `top`, with `prefix` before their paths. False if `each` returned false.
 fn walk(
     top: &Beneath,
     prefix: &[u8],
@@ -115,7 +114,7 @@ fn walk(
     Ok(true)
 }
 
-/// What lies in the directory `path` of `top`, by name.
+/// The items of the directory `path` in `top`, by name.
 fn read(
     top: &Beneath,
     path: &[u8],

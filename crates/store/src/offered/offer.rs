@@ -1,15 +1,15 @@
-//! What is to be offered: a path, and the name that it is offered under.
+//! A path to offer, and its name.
 
 use std::path::{Path, PathBuf};
 
-/// A directory or file to offer, with or without a name of its choice. Without one it is offered under its own.
+/// A directory or file to offer, with or without a chosen name. Without one, its own name is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     name: Option<String>,
     path: PathBuf,
 }
 
-/// A text is no name to offer something under.
+/// A text is not a valid name for an offer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{}' is no name to offer something under: write one without '/', up to 255 bytes", .0.escape_debug())]
 pub struct OfferNameError(String);
@@ -18,10 +18,9 @@ impl Offer {
     /// Longest name, in bytes.
     const NAME_BYTES_MAX: usize = 255;
 
-    /// Offers `path` as `name`, which requests begin with: always, even if nothing else is offered.
+    /// Offers `path` as `name`. Requests must begin with it, even if nothing else is offered.
     ///
-    /// # Errors
-    /// When the name is none that a path can have in it.
+    /// When the name is not a valid path component.
     pub fn named(name: &str, path: impl Into<PathBuf>) -> Result<Self, OfferNameError> {
         let is_name = !matches!(name, "" | "." | "..")
             && !name.contains('/')
@@ -34,12 +33,12 @@ impl Offer {
         }
     }
 
-    /// The name that was chosen.
+    /// The chosen name.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// What is offered.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -8,45 +8,46 @@ use inhaul_base::ByteRange;
 use rustix::fs::{Access, AtFlags, Dir, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::error::OfferedError;
 use super::kept::{Devices, granted_of};
-use super::{MayHold, OfferedError, ScanOptions};
+use super::options::{MayHold, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest_cache::{FileVersion, Versions};
 use crate::manifest::{ATTRIBUTES_BYTES_MAX, MODE_BITS, memory};
 use crate::{Attribute, Contents, Directory, Entry, HardLink, Metadata, Owner, Symlink, Timestamp};
 
-/// Most holes of one file that are told; what lies behind them counts as data.
+/// Most holes of one file in the manifest; the rest of the file counts as data.
 const HOLES_MAX: usize = 1 << 16;
 
 /// Memory is requested in steps of this many bytes.
 const STEP_BYTES: usize = 64 * 1024;
-/// What the second name of a file takes while its first is looked for, beside the name.
+/// Memory for a second name of a file, beside the name, until its first name is found.
 const NAME_BYTES: usize = 128;
 
-/// A file by which the system knows it, whatever its names: device and inode.
+/// The identity of a file under all of its names: device and inode.
 type Identity = (u64, u64);
 
-/// A walk through a tree, and what it has found.
+/// A walk through a tree, and its results.
 pub(super) struct Tree<'a> {
     request: &'a [u8],
     options: ScanOptions,
-    /// What the paths of what is found begin with.
+    /// The prefix of the paths.
     prefix: Vec<u8>,
     contents: Contents,
     versions: Versions,
-    /// Files that have several names, each name with the file that it is of.
+    /// Names of files that have several, each with its file.
     several_names: Vec<(Vec<u8>, Identity)>,
     /// Directories not read yet.
     pending: Vec<Vec<u8>>,
     devices: Devices,
     may_hold: &'a mut MayHold<'a>,
-    /// Memory that what was found takes, and how much of it has been asked for.
+    /// The memory of the results, and the part of it that was granted.
     memory: usize,
     granted: usize,
 }
 
 impl<'a> Tree<'a> {
-    /// Lists all that lies beneath `top`. What vanishes meanwhile is left out. One directory is open at a time.
+    /// Lists everything beneath `top`. Items that vanish meanwhile are left out. One directory is open at a time.
     pub(super) fn walk(
         top: &Beneath,
         request: &'a [u8],
@@ -58,7 +59,7 @@ impl<'a> Tree<'a> {
         tree.finish()
     }
 
-    /// Nothing yet.
+    /// A walk without results.
     pub(super) fn new(request: &'a [u8], options: ScanOptions, may_hold: &'a mut MayHold<'a>) -> Self {
         Self {
             request,
@@ -75,8 +76,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Adds `top` as the directory called `prefix`, with all that lies beneath it; without a prefix it is the data set's
-    /// own.
+    /// Adds `top` as the directory `prefix`, with everything beneath it. An empty prefix means the data set's own
+    /// directory.
     pub(super) fn add(&mut self, top: &Beneath, prefix: &[u8]) -> Result<(), OfferedError> {
         self.prefix = prefix.to_vec();
         self.pending.push(Vec::new());
@@ -106,14 +107,14 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// What was found.
+    /// The results.
     pub(super) fn finish(mut self) -> Result<(Contents, Versions), OfferedError> {
         self.link_names();
         self.ask()?;
         Ok((self.contents, self.versions))
     }
 
-    /// A path of the directory that is being walked through, as one of the data set.
+    /// The path in the data set of a path in the walked directory.
     fn full(&self, path: &[u8]) -> Vec<u8> {
         match (self.prefix.as_slice(), path) {
             (prefix, b"") => prefix.to_vec(),
@@ -126,7 +127,7 @@ impl<'a> Tree<'a> {
         OfferedError::from_errno(&shown(self.request, &self.full(path)), errno)
     }
 
-    /// Asks for the memory that is taken by now.
+    /// Asks for the memory used so far.
     fn ask(&mut self) -> Result<(), OfferedError> {
         self.granted = self.memory;
         let may = (self.may_hold)(self.memory);
@@ -173,7 +174,7 @@ impl<'a> Tree<'a> {
                 let file = if self.options.attributes || may_have_holes(&stat) {
                     Some(dir.open_for_reading(name.to_bytes(), Links::Refuse)?)
                 } else {
-                    // Found now rather than in the middle of the transfer.
+                    // Better found now than during the transfer.
                     rustix::fs::accessat(dir.fd(), name, Access::READ_OK, AtFlags::empty())?;
                     None
                 };
@@ -199,7 +200,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Makes hard links of all names of a file but the first: the same whatever order the directories were read in.
+    /// Turns all names of a file but the first into hard links. The result does not depend on the order of directories.
     fn link_names(&mut self) {
         self.several_names.sort_unstable();
         let mut files: BTreeMap<Identity, Vec<u8>> = BTreeMap::new();
@@ -215,8 +216,8 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The file at `path` as a manifest lists it, with the permissions `mode`; `file`, if it was opened, tells holes and
-/// attributes.
+/// The manifest's entry of the file at `path`, with the permissions `mode`. If the file is open as `file`, it has holes
+/// and attributes.
 pub(super) fn entry(
     path: Vec<u8>,
     stat: &Stat,
@@ -232,7 +233,7 @@ pub(super) fn entry(
     Entry { path, size, metadata: metadata(stat, mode, file, options), holes }
 }
 
-/// Whether a file takes less room than its size.
+/// Whether a file takes less space than its size.
 fn may_have_holes(stat: &Stat) -> bool {
     stat.st_blocks < stat.st_size.div_euclid(512)
 }
@@ -245,7 +246,7 @@ fn holes(file: &std::fs::File, size: u64) -> Vec<ByteRange> {
         let Ok(start) = rustix::fs::seek(file, SeekFrom::Hole(at)) else { break };
         let end = match rustix::fs::seek(file, SeekFrom::Data(start)) {
             Ok(data) => data.min(size),
-            // No data from here on.
+            // No data follows.
             Err(Errno::NXIO) => size,
             Err(_) => break,
         };
@@ -270,8 +271,8 @@ fn metadata(stat: &Stat, mode: u32, file: Option<impl AsFd>, options: ScanOption
     }
 }
 
-/// The extended attributes that users may set, by name. A file system that has none, or an attribute that vanishes
-/// meanwhile, is no failure.
+/// The extended attributes that users may set, by name. It is no error if the file system has none, or if one vanishes
+/// meanwhile.
 fn attributes(file: impl AsFd) -> Vec<Attribute> {
     let mut names = vec![0; ATTRIBUTES_BYTES_MAX];
     let Ok(len) = rustix::fs::flistxattr(&file, &mut names) else { return Vec::new() };
@@ -291,7 +292,7 @@ fn attributes(file: impl AsFd) -> Vec<Attribute> {
     found
 }
 
-/// A path inside the data set as the one who asked would write it.
+/// A path inside the data set, in the form of the request.
 pub(super) fn shown(request: &[u8], path: &[u8]) -> Vec<u8> {
     let request = request.strip_suffix(b"/").unwrap_or(request);
     if path.is_empty() { request.to_vec() } else { [request, path].join(&b'/') }

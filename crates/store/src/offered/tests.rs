@@ -1,8 +1,10 @@
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use rustix::fs::Mode;
 use tempfile::TempDir;
 
 use super::*;

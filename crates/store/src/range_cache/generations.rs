@@ -1,20 +1,19 @@
-//! Whether the files of a data set are still those that were kept.
+//! Detects that the files of a data set have changed since they were cached.
 //!
-//! A description tells sizes and times. A file that was replaced may have the same of both. So servers say of which
-//! *version* their files are: something opaque that changes whenever a file does ([`crate::DataSet::files_version`]).
-//! Mirrors have different versions of the same content. Therefore bytes are not kept by a version, but by a
-//! *generation* of the data set, and a file in the cache says which generation that is, and the version that each
-//! mirror had of it:
+//! A description has sizes and times, and a replaced file may have the same ones. So servers tell the *version* of
+//! their files: an opaque value that changes whenever a file does ([`crate::DataSet::files_version`]). Mirrors have
+//! different versions of the same content. Therefore bytes are cached not by version, but by a *generation* of the data
+//! set. A file in the cache has the current generation, and each mirror's version in it:
 //!
 //! ```text
 //! file = magic(4) generation(32) [mirror(32) version(32)]... checksum(32)
 //! ```
 //!
-//! - A mirror that says the same version as before, or that is new, has the generation that is known.
-//! - A mirror whose version has changed begins another generation. All that was kept before counts no more.
+//! - A mirror with the same version as before, or a new mirror, has the known generation.
+//! - A mirror whose version has changed begins a new generation. Everything cached before is void.
 //!
 //! The generation is the hash of the mirror and the version that began it. So processes that find a change at the same
-//! time agree, whoever writes last.
+//! time agree, in any order of their writes.
 
 use std::io::Read;
 
@@ -26,11 +25,11 @@ use crate::own_directory;
 
 const MAGIC: &[u8; 4] = b"ihV1";
 const HASH_BYTES: usize = 32;
-/// Versions of so many mirrors are remembered.
+/// Most mirrors to remember.
 const MIRRORS_MAX: usize = 64;
 const FILE_BYTES_MAX: usize = MAGIC.len() + 2 * HASH_BYTES + MIRRORS_MAX * 2 * HASH_BYTES;
 
-/// What a file says.
+/// The content of a file.
 struct Known {
     generation: Hash,
     /// The hashes of mirrors, and their versions.
@@ -38,7 +37,7 @@ struct Known {
 }
 
 impl RangeCache {
-    /// The generation of a data set, which those at `source` have described, now that one of its mirrors says its
+    /// The generation of a data set, described by the servers at `source`, now that the mirror `mirror` has told its
     /// version.
     pub fn generation(&self, source: &str, identity: &Hash, mirror: &str, version: &[u8; 32]) -> Hash {
         let name = name_of(source, identity);
@@ -59,7 +58,7 @@ impl RangeCache {
                 }
             },
         };
-        // What is not remembered is found again by the next process.
+        // If it is not written, the next process finds it again.
         let _ = self.replace(&name, &known.encode());
         known.generation
     }

@@ -1,4 +1,4 @@
-//! A batch of messages that came in, and the way of their bodies to where they belong.
+//! A batch of received messages, and the delivery of their bodies.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use inhaul_base::ByteRange;
 use inhaul_transport::{FlowId, Place, RxMessage};
 
 use super::scatter::{Layout, Shape, Spot};
-use super::{Window, usable_len};
+use super::window::Window;
 use crate::sys::Arrival;
 
-/// Most slices of one delivery: what one write call takes (`IOV_MAX`).
+/// Most slices of one delivery: the limit of one write call (`IOV_MAX`).
 const SLICES_MAX: usize = 1024;
 
 /// The memory that messages arrive in. Message `m` of a call has part `m` of the heads and of the buffers.
@@ -19,7 +19,7 @@ pub(super) struct Memory {
     pub(super) heads_len: usize,
     pub(super) buffers: Vec<u8>,
     pub(super) buffer_len: usize,
-    /// Messages that had to be put together again, one behind the other.
+    /// Messages that had to be reassembled, one after the other.
     pub(super) linear: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Memory {
 pub(super) enum Form {
     /// All in its buffer.
     Plain,
-    /// By its layout, and all of its datagrams but the last are as long as the layout's.
+    /// By its layout; all datagrams but the last have the layout's length.
     Scattered,
     /// All in `linear`, from this offset.
     Linear(usize),
@@ -45,7 +45,7 @@ pub(super) struct Message {
     pub(super) tag_len: usize,
 }
 
-/// Lists that are used again and again.
+/// Reused lists.
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) messages: Vec<Message>,
@@ -79,16 +79,16 @@ struct Piece {
     at: usize,
     len: usize,
     flow: FlowId,
-    /// Where in the flow's object they belong.
+    /// Their offset in the flow's object.
     offset: u64,
-    /// Where in the window they belong, if they do.
+    /// Their offset in the window, if they belong there.
     window_at: Option<usize>,
 }
 
-/// Bodies that belong together in a flow's object and not in the window.
+/// Consecutive bodies of a flow's object, outside of the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'d> {
-    /// The flow, and by it the object.
+    /// The flow, which identifies the object.
     pub flow: FlowId,
     /// Where in the object the bytes belong.
     pub range: ByteRange,
@@ -96,7 +96,7 @@ pub struct Delivery<'d> {
     pub bodies: &'d [IoSlice<'d>],
 }
 
-/// Messages that came in with one call. Show them to the endpoint, then have the bodies delivered.
+/// Messages of one receive call. Show them to the endpoint, then deliver the bodies.
 pub struct Batch<'r, 'w> {
     pub(super) memory: &'r Memory,
     pub(super) work: &'r mut Work,
@@ -165,7 +165,7 @@ impl Memory {
         start
     }
 
-    /// The message as it is shown.
+    /// The message as the endpoint sees it.
     pub(super) fn show(&self, index: usize, message: &Message) -> RxMessage<'_> {
         let Arrival { from, to, len, segment, waited, congested, .. } = message.arrival;
         let datagram_len = segment.saturating_sub(message.tag_len);
@@ -222,20 +222,20 @@ impl<'r> Batch<'r, '_> {
         self.shown.is_empty()
     }
 
-    /// Brings every body to its place: those that belong in the window into it, the others to `elsewhere`. What of the
-    /// window no place covers is unspecified.
+    /// Delivers every body to its place: in the window, or to `elsewhere`. The parts of the window that no place covers
+    /// are unspecified.
     ///
-    /// Places must not overlap. One that names bytes that did not come is cut to what did.
+    /// Places must not overlap. A place is cut to the bytes that came.
     ///
-    /// # Errors
-    /// What `elsewhere` says; it is not called again then. The window is complete all the same.
+    /// The error of `elsewhere`, which is not called again then. The window is complete even so.
     pub fn deliver<E>(
         mut self,
         places: &[Place],
         elsewhere: impl FnMut(Delivery<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Misplaced bytes may lie where others belong, in any tangle. So all of them leave the window, to the stash,
-        // before any byte is brought into it. What lies right is in nobody's way, because no two places overlap.
+        // Misplaced bytes may lie where others belong, in any permutation. So all of them move from the window to the
+        // stash before any byte is copied into the window. Bodies in their place are not in the way, because no two
+        // places overlap.
         self.work.pieces.clear();
         self.work.stash.clear();
         for place in places {
@@ -245,13 +245,13 @@ impl<'r> Batch<'r, '_> {
         self.hand_over(elsewhere)
     }
 
-    /// The part of its object that the window stands for, and the flow.
+    /// The flow of the window, and the window's range of its object.
     fn target(&self) -> Option<(FlowId, ByteRange)> {
         let window = self.window.as_ref()?;
-        Some((window.flow, ByteRange::at(window.expected.range.start, usable_len(window) as u64)))
+        Some((window.flow, ByteRange::at(window.expected.range.start, window.usable_len() as u64)))
     }
 
-    /// Lists the pieces of one place that do not lie where they belong.
+    /// Lists the misplaced pieces of one place.
     fn collect(&mut self, place: &Place) {
         let Some(&message) = self.work.messages.get(place.message as usize) else { return };
         if self.lies_right(place, &message) {
@@ -279,8 +279,8 @@ impl<'r> Batch<'r, '_> {
         }
     }
 
-    /// Whether all bodies of the place were received where they belong: the case that all of this is made for, so it
-    /// is told without a look at each datagram.
+    /// Whether all bodies of the place were received in place. This is the common case, so it is decided without a look
+    /// at each datagram.
     fn lies_right(&self, place: &Place, message: &Message) -> bool {
         let Some((flow, target)) = self.target() else { return false };
         let Layout { shape, window_at, .. } = message.layout;
@@ -312,7 +312,7 @@ impl<'r> Batch<'r, '_> {
         }
     }
 
-    /// Lists a piece, unless it lies right; out of the window with it.
+    /// Lists a piece, unless it is in place, and moves it out of the window.
     fn collect_piece(&mut self, mut piece: Piece) {
         if piece.len == 0 || (piece.area == Area::Window && piece.window_at == Some(piece.at)) {
             return;
@@ -337,7 +337,7 @@ impl<'r> Batch<'r, '_> {
         }
     }
 
-    /// Hands over the pieces that belong elsewhere, those together that follow each other in their object.
+    /// Hands over the pieces outside of the window, consecutive ones together.
     fn hand_over<E>(&self, mut elsewhere: impl FnMut(Delivery<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut bodies = Vec::with_capacity(self.work.pieces.len().min(SLICES_MAX));
         let mut at: Option<(FlowId, ByteRange)> = None;
@@ -360,7 +360,7 @@ impl<'r> Batch<'r, '_> {
     }
 }
 
-/// How much of a message of `len` bytes is shown, if `tag_len` bytes at the end of each of its datagrams are not.
+/// How many bytes of a message of `len` bytes are shown, without the `tag_len` bytes at the end of each datagram.
 pub(super) const fn shown_len(len: usize, segment: usize, tag_len: usize) -> usize {
     if tag_len == 0 {
         return len;
@@ -368,7 +368,7 @@ pub(super) const fn shown_len(len: usize, segment: usize, tag_len: usize) -> usi
     len / segment * segment.saturating_sub(tag_len) + (len % segment).saturating_sub(tag_len)
 }
 
-/// The bytes of a piece, which do not lie in the window (any more).
+/// The bytes of a piece, which has left the window.
 fn bytes<'m>(memory: &'m Memory, stash: &'m [u8], piece: &Piece) -> &'m [u8] {
     let area = match piece.area {
         Area::Heads => &memory.heads[..],

@@ -1,52 +1,38 @@
-//! From the network to a batch of messages, and their bodies to where they belong.
+//! Receives messages in batches, and delivers their bodies.
 //!
-//! A [`Receiver`] owns the memory that datagrams arrive in. There are two ways to receive, with one face:
+//! A [`Receiver`] owns the memory for arriving datagrams. There are two ways to receive, with one interface:
 //!
-//! - [`Receiver::receive`]: messages lie in the receiver's memory as they came.
-//! - [`Receiver::receive_into`]: the next datagrams of one flow are guessed ([`Expected`]), and their bodies are
-//!   received straight into the user's memory, or opened there if they are sealed. That saves a copy of every byte.
+//! - [`Receiver::receive`]: messages stay in the receiver's memory as they came.
+//! - [`Receiver::receive_into`]: the next datagrams of one flow are predicted ([`Expected`]). Their bodies are received
+//!   directly into the user's memory, or opened there if they are sealed. That saves a copy of every byte.
 //!
-//! Either way the [`Batch`] shows the heads to an endpoint, which answers with [`Place`](inhaul_transport::Place)s,
-//! and [`Batch::deliver`] brings the bodies there: those that the guess put right are left alone, the rest of the
-//! window is sorted out, and what belongs elsewhere is handed to the caller.
+//! Either way the [`Batch`] shows the heads to an endpoint, which answers with [`Place`](inhaul_transport::Place)s.
+//! [`Batch::deliver`] then leaves correctly predicted bodies alone, rearranges the rest of the window, and hands all
+//! others to the caller.
 
 mod batch;
 mod open;
 mod scatter;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::io::{self, IoSliceMut};
 
-use inhaul_transport::{ENVELOPE_LEN, Expected, FlowId};
+use inhaul_transport::{ENVELOPE_LEN, Expected};
 
 use crate::datagrams::DatagramSocket;
 use crate::seal::{Seals, TAG_LEN};
 use crate::sys::{Arrival, MESSAGES_MAX};
 pub use batch::{Batch, Delivery};
 use batch::{Form, Memory, Message, Work};
-use scatter::{Layout, MESSAGE_BYTES, Shape};
+use scatter::{HEAD_BYTES_MAX, Layout, MESSAGE_BYTES, Shape};
+pub use window::Window;
 
 /// Messages that one call receives with receive offload: half a megabyte at most.
 const AGGREGATES: usize = 8;
 
-/// Longest head that a layout is made for; a longer one is received plainly.
-const HEAD_BYTES_MAX: usize = 1024;
-
-/// Memory that the next datagrams of a flow are expected to fill.
-///
-/// Until [`Batch::deliver`] has returned, any byte of it may be overwritten, whatever arrives.
-#[derive(Debug)]
-pub struct Window<'w> {
-    /// The flow.
-    pub flow: FlowId,
-    /// What its datagrams should look like.
-    pub expected: Expected,
-    /// The memory of exactly `expected.range`; if it is shorter, only its start is expected.
-    pub memory: &'w mut [u8],
-}
-
-/// Receives batches of messages. Its memory is used again and again.
+/// Receives batches of messages. Its memory is reused.
 pub struct Receiver {
     memory: Memory,
     work: Work,
@@ -54,17 +40,17 @@ pub struct Receiver {
     layouts: Vec<Layout>,
     slices: Vec<IoSliceMut<'static>>,
     ends: Vec<usize>,
-    /// Most messages a call.
+    /// Most messages per call.
     depth_max: usize,
-    /// How many messages to lay out: making room for what does not come costs time too.
+    /// How many messages to lay out. Room for messages that do not come costs time.
     depth: usize,
-    /// How many datagrams the next message of an expected run should have, by the messages before it.
+    /// How many datagrams the next message of an expected run should have, judged by the messages before it.
     run: Option<usize>,
     drops_seen: u32,
     drops: u64,
-    /// The first messages of a call that were opened straight into the window.
+    /// How many of the first messages of a call were opened directly into the window.
     opened_until: usize,
-    /// Datagrams have envelopes with checksums, or are sealed.
+    /// Whether datagrams have envelopes, with checksums or sealed.
     enveloped: bool,
 }
 
@@ -80,7 +66,7 @@ impl Receiver {
         Self::with_memory(depth_max, buffer_len)
     }
 
-    /// A receiver of a foreign protocol's datagrams: they are shown as they come. See [`Receiver::new`].
+    /// A receiver for a foreign protocol: datagrams are shown as they come. See [`Receiver::new`].
     pub fn foreign(socket: &impl DatagramSocket, datagram_bytes_max: usize) -> Self {
         Self { enveloped: false, ..Self::new(socket, datagram_bytes_max) }
     }
@@ -103,14 +89,13 @@ impl Receiver {
         }
     }
 
-    /// How many messages the kernel has dropped because the socket's buffer was full, as far as the last message that
-    /// came told. With receive offload a message is up to 64 datagrams, so this says that there was loss, not how
-    /// much.
+    /// How many messages the kernel has dropped because the socket's buffer was full, by the last message received.
+    /// With receive offload a message has up to 64 datagrams, so this shows that there was loss, not how much.
     pub const fn kernel_drops(&self) -> u64 {
         self.drops
     }
 
-    /// Receives what has come, opened with `seals`; the batch is empty when nothing has.
+    /// Receives the waiting messages, opened with `seals`. Without a message the batch is empty.
     ///
     /// # Errors
     /// When the socket is broken.
@@ -118,7 +103,8 @@ impl Receiver {
         self.receive_by(None, seals, |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
     }
 
-    /// Receives what has come, bodies straight into the window where the guess is right. A wrong guess costs a copy.
+    /// Receives the waiting messages, with bodies directly in the window if the prediction is right. A wrong one costs
+    /// a copy.
     ///
     /// # Errors
     /// When the socket is broken.
@@ -131,7 +117,7 @@ impl Receiver {
         self.receive_by(Some(window), seals, |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
     }
 
-    /// Lays out the messages, has `kernel` fill them, and makes a batch of what came.
+    /// Lays out the messages, lets `kernel` fill them, and makes a batch of those that came.
     fn receive_by<'w>(
         &mut self,
         mut window: Option<Window<'w>>,
@@ -155,10 +141,10 @@ impl Receiver {
         Ok(self.batch(window, seals))
     }
 
-    /// Decides how each message is scattered, and returns the shape of datagrams that is expected.
+    /// Decides how each message is scattered. Returns the expected shape of datagrams.
     fn lay_out(&mut self, window: Option<&Window<'_>>) -> Option<Shape> {
         self.layouts.clear();
-        let expectation = window.and_then(|w| Some((shape_of(&w.expected)?, usable_len(w))));
+        let expectation = window.and_then(|w| Some((shape_of(&w.expected)?, w.usable_len())));
         let Some((shape, window_len)) = expectation else {
             self.layouts.resize(self.depth, Layout::PLAIN);
             return None;
@@ -174,7 +160,7 @@ impl Receiver {
         Some(shape)
     }
 
-    /// Takes this batch as the forecast of the next.
+    /// Predicts the next batch from this one.
     fn learn(&mut self, shape: Option<Shape>) {
         self.depth = (self.arrivals.len() * 2).clamp(1, self.depth_max);
         if let Some(shape) = shape {
@@ -187,7 +173,7 @@ impl Receiver {
         }
     }
 
-    /// Makes the heads of each message readable at equal distances, and their connection ids what they were.
+    /// Makes the heads of each message readable at equal distances, and restores their connection ids.
     fn batch<'w>(&mut self, mut window: Option<Window<'w>>, seals: &mut Seals) -> Batch<'_, 'w> {
         self.memory.linear.clear();
         self.work.messages.clear();
@@ -207,7 +193,7 @@ impl Receiver {
                 self.memory.collect_heads(part, &layout, arrival.len);
                 Form::Scattered
             } else {
-                // Datagrams of another size straddle the slots: their bytes are put together again.
+                // Datagrams of another size straddle the slots, so their bytes are reassembled.
                 Form::Linear(self.memory.linearize(part, &layout, arrival.len, window_memory))
             };
             let message = Message { part, form, layout, arrival, tag_len: 0 };
@@ -223,12 +209,12 @@ impl Receiver {
         Batch { memory, work: &mut self.work, window, shown }
     }
 
-    /// If the window is of a sealed flow, opens what has come to where it should belong: the first messages, as long as
-    /// all of their datagrams look as expected.
+    /// If the window's flow is sealed, opens the first messages directly into the window, as long as all of their
+    /// datagrams look as expected.
     fn open_into_window(&mut self, window: Option<&mut Window<'_>>, seals: &mut Seals) {
         self.opened_until = 0;
         let Some(window) = window else { return };
-        let usable = usable_len(window);
+        let usable = window.usable_len();
         let Some((shape, (connection, opener))) = shape_of(&window.expected).zip(seals.opener_of(window.flow)) else {
             return;
         };
@@ -256,7 +242,7 @@ impl Receiver {
     }
 }
 
-/// The shape of the datagrams that are expected, if it makes sense to receive by it: each has an envelope.
+/// The shape of the expected datagrams, if it is usable: each has an envelope.
 fn shape_of(expected: &Expected) -> Option<Shape> {
     let shape = Shape { head_len: expected.head_len, body_len: expected.body_len };
     let fits = (ENVELOPE_LEN..=HEAD_BYTES_MAX).contains(&shape.head_len)
@@ -264,13 +250,7 @@ fn shape_of(expected: &Expected) -> Option<Shape> {
     fits.then_some(shape)
 }
 
-/// How much of the window's memory stands for its range.
-fn usable_len(window: &Window<'_>) -> usize {
-    let len = usize::try_from(window.expected.range.len()).unwrap_or(usize::MAX);
-    window.memory.len().min(len)
-}
-
-/// The same allocation, empty, for another lifetime: nothing is left to convert, and collecting in place keeps the
+/// The same allocation, empty, for another lifetime. There is nothing to convert, and collecting in place keeps the
 /// memory.
 fn recycle<'b>(mut slices: Vec<IoSliceMut<'_>>) -> Vec<IoSliceMut<'b>> {
     slices.clear();

@@ -1,10 +1,9 @@
-//! Which datagrams are genuine: what was sealed is opened, the others show by their checksums.
+//! Which datagrams are genuine: sealed ones are opened, the others are checked by their checksums.
 
 use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope};
 
-use super::HEAD_BYTES_MAX;
 use super::batch::{Form, Memory, Message, shown_len};
-use super::scatter::{Layout, Spot};
+use super::scatter::{HEAD_BYTES_MAX, Layout, Spot};
 use crate::checksum;
 use crate::seal::{Opener, Seals, TAG_LEN, refuse};
 use crate::sys::Arrival;
@@ -13,7 +12,7 @@ use crate::sys::Arrival;
 const ECHO: u8 = 4;
 
 impl Message {
-    /// A message whose datagrams were opened straight into the window, tags and all gone.
+    /// A message whose datagrams were opened directly into the window. Their tags are gone.
     pub(super) fn opened_in_window(part: usize, layout: Layout, arrival: Arrival) -> Self {
         let Arrival { len, segment, .. } = arrival;
         let arrival = Arrival { len: shown_len(len, segment, TAG_LEN), segment: segment - TAG_LEN, ..arrival };
@@ -22,15 +21,15 @@ impl Message {
 }
 
 impl Memory {
-    /// Whether all datagrams of a message, which lies in its buffer, carry this connection id in the clear and are at
-    /// least `len_min` long.
+    /// Whether all datagrams of a message in its buffer carry this connection id in the clear and have at least
+    /// `len_min` bytes.
     pub(super) fn carries(&self, part: usize, arrival: &Arrival, connection: ConnectionId, len_min: usize) -> bool {
         let bytes = &self.buffers[part * self.buffer_len..][..arrival.len];
         bytes.chunks(arrival.segment).all(|datagram| datagram.len() >= len_min && id_of(datagram) == Some(connection))
     }
 
-    /// Opens a message from its buffer to the window: heads to the message's part of the heads, bodies to the window,
-    /// by the layout. Nothing else of the window changes.
+    /// Opens a message from its buffer: heads go to the message's part of the heads, bodies to the window, by the
+    /// layout. Nothing else of the window changes.
     pub(super) fn open_to_window(
         &mut self,
         part: usize,
@@ -44,8 +43,8 @@ impl Memory {
         let bytes = &mut self.buffers[part * self.buffer_len..][..arrival.len];
         let heads = &mut self.heads[part * self.heads_len..][..layout.slots() * shape.head_len];
         let mut before = [0; HEAD_BYTES_MAX];
-        // From the first to the last, so that the processor foresees where the next bytes go. A head is opened in front
-        // of its body, over the end of the body before it, which is put back.
+        // In ascending order, so that the processor can predict the addresses. A head is opened in front of its body,
+        // over the end of the previous body, which is then restored.
         let datagrams = bytes.chunks_mut(arrival.segment).zip(heads.chunks_mut(shape.head_len));
         for (k, (datagram, head)) in datagrams.enumerate() {
             let body_at = layout.window_at + k * shape.body_len;
@@ -59,7 +58,7 @@ impl Memory {
                 head[ENVELOPE_LEN..].copy_from_slice(&window[front..body_at]);
                 window[front..body_at].copy_from_slice(&before[..behind]);
             } else {
-                // There is no room for the head in front of the window.
+                // The window has no room for a head in front of it.
                 opener.open(datagram);
                 head.copy_from_slice(&datagram[..shape.head_len]);
                 window[body_at..body_at + body_len].copy_from_slice(&datagram[shape.head_len..][..body_len]);
@@ -67,9 +66,9 @@ impl Memory {
         }
     }
 
-    /// Opens the datagrams of a message that are sealed, takes the checksums out of the connection ids of the others,
-    /// and appends the message to `messages`: in parts, if some are sealed and some are not. Those that are not genuine
-    /// show a connection that does not exist.
+    /// Opens a message's sealed datagrams, removes the checksums from the connection ids of the others, and appends the
+    /// message to `messages`. If only some are sealed, it is appended in parts. Datagrams that are not genuine get a
+    /// connection id that no flow has.
     pub(super) fn make_genuine(
         &mut self,
         message: Message,
@@ -101,7 +100,7 @@ impl Memory {
             messages.push(Message { tag_len, ..message });
             return;
         }
-        // Rare: flows that are sealed and flows that are not, of one peer, in one message.
+        // Rare: one message of one peer with datagrams of both sealed and unsealed flows.
         let copy = bytes.to_vec();
         let mut rest = &copy[..];
         for (tag_len, part_len) in parts {
@@ -114,7 +113,7 @@ impl Memory {
         }
     }
 
-    /// Takes the checksums out of a message that lies by its layout.
+    /// Removes the checksums of a scattered message.
     fn unmask_scattered(&mut self, message: &Message, window: &[u8], seals: &mut Seals) {
         let Arrival { len, segment, .. } = message.arrival;
         let (heads, buffer) = (message.part * self.heads_len, message.part * self.buffer_len);
@@ -127,7 +126,7 @@ impl Memory {
             let pieces = message.layout.spots(body, end).filter_map(|(spot, len)| match spot {
                 Spot::Window(at) => Some(&window[at..at + len]),
                 Spot::Buffer(at) => Some(&buffers[at..at + len]),
-                // Behind a datagram's head comes no other.
+                // A datagram has one head.
                 Spot::Head(_) => None,
             });
             checksum::mask_pieces(head, pieces);
@@ -140,8 +139,8 @@ fn id_of(datagram: &[u8]) -> Option<ConnectionId> {
     Envelope::parse(datagram).map(|envelope| envelope.connection)
 }
 
-/// Opens, or takes the checksums out of, the first datagrams of `bytes`, as long as they are all sealed or all not. Says
-/// how long their tags are, and how many they are.
+/// Opens the first datagrams of `bytes`, or removes their checksums, as long as all are sealed or all are not. Returns
+/// the length of their tags, and their number.
 fn open_alike(bytes: &mut [u8], segment: usize, seals: &mut Seals) -> (usize, usize) {
     let (mut sealed, mut count) = (None, 0);
     for datagram in bytes.chunks_mut(segment.max(1)) {
@@ -158,13 +157,13 @@ fn open_alike(bytes: &mut [u8], segment: usize, seals: &mut Seals) -> (usize, us
             }
         }
     }
-    // What is too short for a tag has none, and has been refused.
+    // A datagram that is too short for a tag was refused.
     let has_tag = sealed == Some(true) && segment >= ENVELOPE_LEN + TAG_LEN;
     (if has_tag { TAG_LEN } else { 0 }, count)
 }
 
-/// Refuses a datagram in the clear that is for a sealed flow: anybody can make one. Echoes of the probes that left
-/// before there were keys are let through.
+/// Refuses a datagram in the clear for a sealed flow: anyone can make one. Echoes of probes that were sent before there
+/// were keys pass.
 fn refuse_unsealed(datagram: &mut [u8], seals: &mut Seals) {
     let Some(opener) = id_of(datagram).and_then(|id| seals.opener(id)) else { return };
     if !(opener.takes_early_echoes() && datagram.get(ENVELOPE_LEN) == Some(&ECHO)) {

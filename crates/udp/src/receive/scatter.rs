@@ -1,11 +1,14 @@
-//! Where the bytes of a message land: heads in one place, bodies in the user's memory, what is left over in a buffer.
+//! Where the bytes of a message land: heads in one area, bodies in the user's memory, the rest in a buffer.
 
 use std::io::IoSliceMut;
 
-/// Largest message that a socket hands over, in bytes, rounded up.
+/// Largest message of a socket, in bytes, rounded up.
 pub(super) const MESSAGE_BYTES: usize = 1 << 16;
 
-/// What the datagrams of the expected run look like.
+/// Longest head for a layout. With a longer one, messages are received plainly.
+pub(super) const HEAD_BYTES_MAX: usize = 1024;
+
+/// The shape of the expected datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) head_len: usize,
@@ -24,21 +27,20 @@ impl Shape {
     }
 }
 
-/// How one message is scattered: `full` times a head and a body, then perhaps a head and a body of `tail` bytes (the
-/// end of the window), then a buffer that takes whatever else there is.
+/// How one message is scattered: `full` times a head and a body; then perhaps a head and a body of `tail` bytes (the
+/// end of the window); then a buffer for the rest.
 ///
-/// Message `m + 1` is laid out as if message `m` filled all of its slots; when it does not, bodies lie in the wrong
-/// place.
+/// Message `m + 1` is laid out as if message `m` filled all of its slots. If it does not, bodies are misplaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) shape: Shape,
-    /// Where in the window the first body goes.
+    /// The first body's offset in the window.
     pub(super) window_at: usize,
     pub(super) full: usize,
     pub(super) tail: usize,
 }
 
-/// A place in memory, by the area that it lies in and the offset from the area's (or the message's part's) start.
+/// A place in memory: its area, and the offset in the area (or in the message's part of it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
     /// In the message's part of the heads.
@@ -67,7 +69,7 @@ impl Layout {
         self.full + (self.tail > 0) as usize
     }
 
-    /// How much of the window it takes.
+    /// How many bytes of the window it covers.
     pub(super) const fn window_len(&self) -> usize {
         self.full * self.shape.body_len + self.tail
     }
@@ -78,7 +80,7 @@ impl Layout {
         len <= self.full * self.shape.datagram_len() + tail
     }
 
-    /// Where byte `at` of the message lands, and how many bytes from there on follow it in memory.
+    /// Where byte `at` of the message lands, and how many bytes follow it there in memory.
     pub(super) fn locate(&self, at: usize) -> (Spot, usize) {
         let Shape { head_len, body_len } = self.shape;
         let datagram_len = self.shape.datagram_len();
@@ -111,8 +113,8 @@ impl Layout {
         })
     }
 
-    /// Appends the slices to receive into. `heads` and `buffer` are the message's own, `window` is all of the window
-    /// that no earlier message has taken; what this message takes is split off.
+    /// Appends the slices to receive into. `heads` and `buffer` are the message's own. `window` is the rest of the
+    /// window that no earlier message covers; this message's part is split off.
     pub(super) fn append_slices<'b>(
         &self,
         mut heads: &'b mut [u8],

@@ -1,4 +1,4 @@
-//! Keys, and their change: one key seals a fixed run of packet numbers, an *epoch*.
+//! Keys and their change: one key seals a fixed number of packets, an *epoch*.
 
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
 use aws_lc_rs::aead::{LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::secrets::{SECRET_LEN, Secret, Suite};
 
-/// An epoch has two to the power of this packets. RFC 9001 6.6 allows AES-GCM 2^23 of the largest size.
+/// An epoch has 2 to the power of this many packets. RFC 9001 6.6 allows AES-GCM 2^23 of the largest size.
 pub(super) const EPOCH_BITS: u32 = 22;
 
 /// Longest key, in bytes.
@@ -29,7 +29,7 @@ fn expand(secret: &Secret, purpose: &str, out: &mut [u8]) {
         .expect("HKDF gives 32 bytes");
 }
 
-/// The key that masks packet numbers. It holds for all epochs (RFC 9001 6).
+/// The key that masks packet numbers. It is the same in all epochs (RFC 9001 6).
 pub(super) fn mask_key(suite: Suite, secret: &Secret) -> HeaderProtectionKey {
     let mut key = Zeroizing::new([0; KEY_LEN_MAX]);
     let key = &mut key[..suite.mask().key_len()];
@@ -62,7 +62,7 @@ impl Epoch {
         Self { number, key: LessSafeKey::new(key), iv, secret, suite }
     }
 
-    /// The epoch after this one. Who knows only its keys cannot go back.
+    /// The epoch after this one. Its keys do not reveal the earlier ones.
     pub(super) fn next(&self) -> Self {
         let mut secret = Zeroizing::new([0; SECRET_LEN]);
         expand(&self.secret, "inhaul next", &mut secret[..]);

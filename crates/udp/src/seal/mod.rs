@@ -1,11 +1,11 @@
-//! Sealing: what of a datagram the way may read, and what it may change, which is nothing. See PROTOCOL.md.
+//! Sealing: the network can read only a datagram's connection id, and can change nothing. See PROTOCOL.md.
 //!
-//! A flow whose control stream is secured has two secrets, one for each direction, which the stream has exported. A
-//! [`Sealer`] seals what leaves: the packet number of the envelope is the nonce, the envelope the associated data, and
-//! a tag of [`TAG_LEN`] bytes follows. The number is masked, so only the connection id can be read. An [`Opener`] opens
-//! what comes, each number once. Keys change by the packet number alone, so the two sides cannot disagree on them.
+//! A flow with a secured control stream has two secrets, one for each direction, exported by the stream. A [`Sealer`]
+//! seals outgoing datagrams: the envelope's packet number is the nonce, the envelope is the associated data, and a tag
+//! of [`TAG_LEN`] bytes follows. The number is masked, so only the connection id can be read. An [`Opener`] opens
+//! incoming datagrams, each number once. Keys change by packet number alone, so the two sides cannot disagree.
 //!
-//! A port keeps the keys of its flows in [`Seals`]. Protocols know nothing of all this.
+//! A port keeps its flows' keys in [`Seals`]. Protocols know nothing of this.
 
 mod epoch;
 mod opener;

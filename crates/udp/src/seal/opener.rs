@@ -1,4 +1,4 @@
-//! What comes in.
+//! Opens incoming datagrams.
 
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
 use aws_lc_rs::aead::{Aad, Nonce};
@@ -9,12 +9,12 @@ use super::epoch::{Epoch, epoch_of, epoch_start, mask_key};
 use super::sealer::apply_mask;
 use super::secrets::{Secret, Suite};
 
-/// Packets of an epoch that have to come before the keys of the one before are forgotten: older ones are too old for
+/// Once this many packets of an epoch have come, the previous epoch's keys are forgotten. Its packets are too old for
 /// the replay window anyway.
 const OVERLAP: u64 = 1 << 20;
 
-/// Datagrams that may fail to open before nothing more is opened (RFC 9001 6.6, for ChaCha20-Poly1305; AES-GCM would
-/// bear more).
+/// Limit of datagrams that fail to open; beyond it, nothing is opened (RFC 9001 6.6, for ChaCha20-Poly1305; AES-GCM
+/// would bear more).
 const REFUSED_MAX: u64 = 1 << 36;
 
 /// Opens the datagrams of one direction of a flow.
@@ -22,17 +22,17 @@ pub struct Opener {
     mask: HeaderProtectionKey,
     before: Option<Epoch>,
     epoch: Epoch,
-    /// Made ahead, so that opening the first packet of an epoch takes no longer than any other (RFC 9001 6.3).
+    /// Derived in advance, so that the first packet of an epoch opens as fast as any other (RFC 9001 6.3).
     after: Epoch,
     came: Numbers,
     refused: u64,
-    /// Datagrams that have come before.
+    /// Repeated datagrams.
     repeated: u64,
-    /// Echoes in the clear may still come.
+    /// Whether echoes in the clear may still come.
     early: bool,
 }
 
-/// What is needed to open a datagram.
+/// A datagram's number and nonce.
 struct Seen {
     number: u64,
     nonce: Nonce,
@@ -40,7 +40,7 @@ struct Seen {
 }
 
 impl Opener {
-    /// By the secret of that direction. `early`: the path was probed in the clear before.
+    /// An opener with the secret of this direction. `early`: the path was probed in the clear before.
     pub fn new(suite: Suite, secret: &Secret, early: bool) -> Self {
         let epoch = Epoch::first(suite, secret);
         let after = epoch.next();
@@ -48,10 +48,10 @@ impl Opener {
         Self { mask, before: None, epoch, after, came: Numbers::new(), refused: 0, repeated: 0, early }
     }
 
-    /// Opens a datagram in place: what is left of its tag is unspecified, and its envelope is in the clear. One that
-    /// does not open gets the connection id that no flow has, and what is behind its envelope is unspecified.
+    /// Opens a datagram in place. The bytes of its tag are unspecified then, and its envelope is in the clear. If it
+    /// does not open, it gets the connection id that no flow has, and the bytes behind its envelope are unspecified.
     ///
-    /// It does not open if it was not sealed by the peer, for this place, or has come before.
+    /// It does not open if the peer has not sealed it for this place, or if it has come before.
     pub fn open(&mut self, datagram: &mut [u8]) {
         if self.try_open(datagram).is_none() {
             self.refuse();
@@ -70,8 +70,8 @@ impl Opener {
         Some(())
     }
 
-    /// Opens a datagram to `out`, which is as long as what it holds between envelope and tag, and returns its
-    /// envelope. `None` as for [`Opener::open`]; `out` is overwritten all the same.
+    /// Opens a datagram to `out`, which has the length between envelope and tag, and returns its envelope. `None` if it
+    /// does not open, as for [`Opener::open`]; `out` is overwritten even so.
     pub fn open_to(&mut self, datagram: &[u8], out: &mut [u8]) -> Option<[u8; ENVELOPE_LEN]> {
         let opened = self.try_open_to(datagram, out);
         if opened.is_none() {
@@ -90,8 +90,8 @@ impl Opener {
         Some(envelope)
     }
 
-    /// How many datagrams had a number that came before, or came too late to tell: copies that the network made, or
-    /// somebody's replays. They are among those that did not open.
+    /// How many datagrams had a number that came before, or came too late to tell: copies by the network, or replays.
+    /// They count as refused, too.
     pub const fn repeated(&self) -> u64 {
         self.repeated
     }
@@ -106,13 +106,13 @@ impl Opener {
         self.refused += 1;
     }
 
-    /// Whether echoes in the clear count, of probes that left before there were keys: until the peer has sealed
+    /// Whether echoes in the clear count, for probes that were sent before there were keys: until the peer has sealed
     /// something.
     pub(crate) const fn takes_early_echoes(&self) -> bool {
         self.early
     }
 
-    /// The packet's number and nonce, if it may be opened.
+    /// The packet's number and nonce, if its number is acceptable.
     fn look_at(&mut self, datagram: &[u8]) -> Option<Seen> {
         let (front, sealed) = datagram.split_first_chunk::<ENVELOPE_LEN>()?;
         if sealed.len() < TAG_LEN || self.refused >= REFUSED_MAX {
@@ -129,7 +129,7 @@ impl Opener {
         Some(Seen { number, nonce, envelope })
     }
 
-    /// The epoch of a packet, if its keys are here.
+    /// The epoch of a packet, if there are keys.
     fn epoch_with(&self, number: u64) -> Option<&Epoch> {
         let of = epoch_of(number);
         [Some(&self.epoch), Some(&self.after), self.before.as_ref()]
@@ -138,7 +138,7 @@ impl Opener {
             .find(|epoch| epoch.number == of)
     }
 
-    /// A packet was opened.
+    /// Notes that a packet was opened.
     fn take(&mut self, number: u64) {
         self.early = false;
         self.came.note(number);

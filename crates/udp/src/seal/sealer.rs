@@ -1,4 +1,4 @@
-//! What leaves.
+//! Seals outgoing datagrams.
 
 use aws_lc_rs::aead::Aad;
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
@@ -15,13 +15,13 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// By the secret of that direction.
+    /// A sealer with the secret of this direction.
     pub fn new(suite: Suite, secret: &Secret) -> Self {
         Self { suite, mask: mask_key(suite, secret), epoch: Epoch::first(suite, secret) }
     }
 
-    /// Seals a datagram in place, and writes its envelope: `datagram` has room for that at its front, and for the tag
-    /// at its end. Numbers never repeat, and never go back by an epoch.
+    /// Seals a datagram in place, and writes its envelope. `datagram` has room for the envelope at its front and for
+    /// the tag at its end. Numbers never repeat, and never go back by an epoch.
     ///
     /// # Panics
     /// When the number is of an epoch that has ended.
@@ -29,7 +29,7 @@ impl Sealer {
         self.seal_with(number, connection, datagram, &[]);
     }
 
-    /// Like [`Sealer::seal`], but the last bytes in front of the tag are those of `body`, sealed from where they lie.
+    /// Like [`Sealer::seal`], but `body` has the last bytes before the tag. They are sealed from there.
     ///
     /// # Panics
     /// When the number is of an epoch that has ended.
@@ -43,7 +43,7 @@ impl Sealer {
         let (front, rest) = datagram.split_at_mut(ENVELOPE_LEN);
         let (body_at, body) = match self.suite {
             Suite::Aes128Gcm | Suite::Aes256Gcm => (rest.len() - body.len() - TAG_LEN, body),
-            // The library is slow with a body that lies elsewhere.
+            // The library is slow with a separate body.
             Suite::ChaCha20Poly1305 => {
                 let end = rest.len() - TAG_LEN;
                 rest[end - body.len()..end].copy_from_slice(body);
@@ -59,8 +59,8 @@ impl Sealer {
     }
 }
 
-/// Masks the packet number of an envelope, or takes the mask away: by the first bytes behind the envelope, as they are
-/// on the way (RFC 9001 5.4).
+/// Masks the packet number of an envelope, or unmasks it, with the first sealed bytes behind the envelope (RFC 9001
+/// 5.4).
 pub(super) fn apply_mask(key: &HeaderProtectionKey, envelope: &mut [u8], sealed: &[u8]) {
     let mask = key.new_mask(&sealed[..TAG_LEN]).expect("the sample is as long as a tag");
     envelope.iter_mut().zip(mask).take(4).for_each(|(byte, mask)| *byte ^= mask);

@@ -7,11 +7,11 @@ use super::opener::Opener;
 use super::sealer::Sealer;
 use super::secrets::FlowSecrets;
 
-/// The keys of a port's flows. A flow that is not in here sends and receives in the clear.
+/// The keys of a port's flows. A flow without keys sends and receives in the clear.
 pub struct Seals {
     flows: Index<ConnectionId>,
     keys: Table<FlowId, FlowKeys>,
-    /// Datagrams of flows that are forgotten which did not open.
+    /// Refused datagrams of forgotten flows.
     refused_before: u64,
 }
 
@@ -28,8 +28,8 @@ impl Default for Seals {
 }
 
 impl Seals {
-    /// The flow, whose peer's datagrams carry `connection`, is sealed from now on, in both directions. `probed_early`:
-    /// it has probed the path in the clear before it had keys, and echoes may still come (WIRE.md 4.2).
+    /// Seals the flow in both directions from now on. Its peer's datagrams carry `connection`. `probed_early`: it
+    /// probed the path in the clear before it had keys, and echoes may still come (WIRE.md 4.2).
     pub fn insert(&mut self, flow: FlowId, connection: ConnectionId, secrets: &FlowSecrets, probed_early: bool) {
         self.remove(flow);
         let FlowSecrets { suite, outgoing, incoming } = secrets;
@@ -51,28 +51,28 @@ impl Seals {
         self.keys.contains_key(&flow)
     }
 
-    /// Seals what leaves of a flow; `None`: it goes in the clear.
+    /// The sealer of a flow; `None`: it sends in the clear.
     pub fn sealer(&mut self, flow: FlowId) -> Option<&mut Sealer> {
         self.keys.get_mut(&flow).map(|keys| &mut keys.sealer)
     }
 
-    /// Opens what carries this connection id; `None`: no flow that has it is sealed.
+    /// The opener for this connection id; `None`: no sealed flow has it.
     pub fn opener(&mut self, connection: ConnectionId) -> Option<&mut Opener> {
         let flow = self.flows.get(&connection)?;
         self.keys.get_mut(&flow).map(|keys| &mut keys.opener)
     }
 
-    /// The connection id of a sealed flow, and what opens its datagrams.
+    /// The connection id and the opener of a sealed flow.
     pub(crate) fn opener_of(&mut self, flow: FlowId) -> Option<(ConnectionId, &mut Opener)> {
         self.keys.get_mut(&flow).map(|keys| (keys.connection, &mut keys.opener))
     }
 
-    /// How many of a flow's datagrams came again: see [`Opener::repeated`].
+    /// How many of a flow's datagrams were repeated: see [`Opener::repeated`].
     pub fn repeated(&self, flow: FlowId) -> u64 {
         self.keys.get(&flow).map_or(0, |keys| keys.opener.repeated())
     }
 
-    /// How many datagrams had the connection id of a sealed flow and did not open: forged, changed on the way, or
+    /// How many datagrams carried the connection id of a sealed flow and did not open: forged, changed on the way, or
     /// replayed.
     pub fn refused(&self) -> u64 {
         self.refused_before + self.keys.values().map(|keys| keys.opener.refused()).sum::<u64>()

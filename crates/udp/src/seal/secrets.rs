@@ -1,4 +1,4 @@
-//! What keys come from, and what they are for.
+//! The secrets that keys are derived from, and the ciphers.
 
 use aws_lc_rs::aead::quic;
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305};
@@ -7,10 +7,10 @@ use zeroize::Zeroizing;
 /// Length of a secret, in bytes.
 pub const SECRET_LEN: usize = 32;
 
-/// What the keys of one direction of a flow come from. It is forgotten with its last copy.
+/// The secret of one direction of a flow. Its last copy is overwritten when dropped.
 pub type Secret = Zeroizing<[u8; SECRET_LEN]>;
 
-/// How datagrams are sealed: as the TLS connection is over which the flow was agreed on (RFC 8446 B.4).
+/// The cipher of datagrams: that of the TLS connection by which the flow was agreed on (RFC 8446 B.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
     /// AES with keys of 128 bits, in Galois/Counter Mode.
@@ -39,14 +39,14 @@ impl Suite {
     }
 }
 
-/// What the keys of a flow come from. Only its two ends know them.
+/// The secrets of a flow. Only its two ends know them.
 #[derive(Clone)]
 pub struct FlowSecrets {
-    /// How datagrams are sealed.
+    /// The cipher of datagrams.
     pub suite: Suite,
-    /// For what leaves here.
+    /// For outgoing datagrams.
     pub outgoing: Secret,
-    /// For what comes in here.
+    /// For incoming datagrams.
     pub incoming: Secret,
 }
 

@@ -26,18 +26,17 @@ struct EthtoolValue {
 /// Longest name of a device, in bytes.
 const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// What a TUN device may hand over unfinished, for its reader to deal with.
+/// What a TUN device may leave for its reader to finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunOffload {
-    /// Packets of at most the MTU, whose checksums may be left to be completed.
+    /// Packets of at most the MTU, perhaps with checksums to be completed.
     Checksums,
-    /// TCP superpackets beside that, and UDP ones where the kernel has them (Linux 6.2): many segments under one
-    /// header.
+    /// TCP superpackets as well, and UDP ones if the kernel has them (Linux 6.2): many segments under one header.
     Segments,
 }
 
-/// Makes a TUN device (IP packets, each behind a `virtio_net_hdr` in the byte order of the machine) and gives its
-/// descriptor, which does not block. The device is down, and goes when the descriptor is closed.
+/// Makes a TUN device: IP packets, each behind a `virtio_net_hdr` in native byte order. Returns its non-blocking
+/// descriptor. The device is down, and is removed when the descriptor is closed.
 ///
 /// # Errors
 /// When `/dev/net/tun` cannot be opened, the thread may not make devices in its network namespace, or the name is
@@ -68,20 +67,18 @@ fn set_offload(file: &impl AsRawFd, features: c_uint) -> io::Result<()> {
     if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What a network device, or the kernel on its behalf, does for many packets at once. `None`: the device does not
-/// tell.
+/// The offloads of a network device, or of the kernel on its behalf. `None`: the device does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceOffloads {
-    /// Packets that come in one after another go through the kernel as one (GRO).
+    /// Consecutive incoming packets pass through the kernel as one (GRO).
     pub receive: Option<bool>,
-    /// Packets go out through the kernel as one and are cut at the end (GSO).
+    /// Outgoing packets pass through the kernel as one and are segmented at the end (GSO).
     pub segmentation: Option<bool>,
-    /// The device works out the checksums of what it sends, without which there is no segmentation of UDP.
+    /// The device computes checksums of what it sends. UDP segmentation depends on it.
     pub send_checksums: Option<bool>,
 }
 
-/// A network device, to be set up. It is looked up by its name at each call, in the network namespace in which this
-/// was made.
+/// A network device, to be set up. Each call looks it up by name, in the network namespace in which this was made.
 pub struct NetDevice {
     name: String,
     control: UdpSocket,
@@ -98,8 +95,7 @@ impl NetDevice {
 
     /// Gives it an IPv4 address and the route to the network of `prefix` bits around it.
     ///
-    /// # Errors
-    /// When the thread may not, or there is no such device; likewise below.
+    /// When the thread may not, or the device does not exist; the same below.
     pub fn set_address(&self, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
         let mask = Ipv4Addr::from(u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0));
         for (what, address) in [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, mask)] {
@@ -140,7 +136,7 @@ impl NetDevice {
         self.apply(libc::SIOCSIFMTU, &mut request)
     }
 
-    /// Sets how many packets may wait to be sent (of a TUN device: to be read).
+    /// Sets how many packets may wait to be sent (for a TUN device: to be read).
     ///
     /// # Errors
     /// As [`set_address`](Self::set_address).
@@ -161,7 +157,7 @@ impl NetDevice {
         self.apply(libc::SIOCSIFFLAGS, &mut request)
     }
 
-    /// What it does for many packets at once. Needs no privilege.
+    /// Its offloads. Needs no privilege.
     pub fn offloads(&self) -> DeviceOffloads {
         DeviceOffloads {
             receive: self.ethtool(ETHTOOL_GGRO),

@@ -1,7 +1,7 @@
-//! Memory that the allocator keeps.
+//! Freed memory that the allocator keeps.
 
-/// Gives memory back to the system that was freed and is kept by the allocator for what is to come: after something
-/// large, and not often, as it looks at all that is free. An allocator that does so by itself is left alone.
+/// Returns freed memory from the allocator to the system. Call it after something large, and not often: it looks at all
+/// free memory. Does nothing with an allocator that does so by itself.
 pub fn give_back_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer, and locks what it looks at (malloc_trim(3)).
@@ -10,13 +10,14 @@ pub fn give_back_memory() {
     }
 }
 
-/// From now on the allocator keeps little of what is freed, in the memory of threads too, which [`give_back_memory`] does
-/// not reach. For a process that is ours, before it has threads: the thresholds hold for all of it.
+/// From now on the allocator keeps little freed memory, also in the arenas of threads, which [`give_back_memory`] does
+/// not reach. For our own processes, before they start threads: the thresholds are global.
 pub fn keep_little_memory() {
-    /// Free memory at the end of a thread's memory that is kept.
+    /// Most free memory that is kept at the end of an arena.
     #[cfg(target_env = "gnu")]
     const KEPT_BYTES: i32 = 1 << 20;
-    /// What is at least as large is memory of its own. Given here, as the other threshold ends what glibc finds by itself.
+    /// Allocations from this size on are mapped separately. It is set here because setting the other threshold turns
+    /// glibc's own adjustment off.
     #[cfg(target_env = "gnu")]
     const LARGE_BYTES: i32 = 4 << 20;
     #[cfg(target_env = "gnu")]

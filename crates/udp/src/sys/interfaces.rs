@@ -19,8 +19,7 @@ impl Drop for List {
 
 /// Every pair of interface name and address on this machine.
 ///
-/// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not list them.
 pub(crate) fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut head = ptr::null_mut();
     // SAFETY: `head` is a valid place for the list's pointer.

@@ -21,11 +21,11 @@ pub const MESSAGES_MAX: usize = 64;
 pub struct Outgoing<'m> {
     /// The peer; `None` when the socket is connected to it. An IPv6 socket wants an IPv6 address.
     pub to: Option<SocketAddr>,
-    /// The address of this host that it leaves from, of the peer's family. `None`: one of the kernel's choice.
+    /// The source address on this host, of the peer's family. `None`: the kernel's choice.
     pub from: Option<IpAddr>,
     /// All of its bytes.
     pub bytes: &'m [u8],
-    /// Length of each datagram but the last, in bytes; `None`: all of it is one datagram.
+    /// Length of each datagram but the last, in bytes; `None`: it is one datagram.
     pub segment: Option<u16>,
     /// Queues may mark its datagrams instead of dropping them (ECT(0), RFC 3168 section 5).
     pub reads_marks: bool,
@@ -34,7 +34,7 @@ pub struct Outgoing<'m> {
 }
 
 impl Outgoing<'_> {
-    /// The same, from this address of this host: a host with several answers from the one that was asked.
+    /// The same, from this source address: a host with several addresses answers from the one that was asked.
     #[must_use]
     pub const fn leaving_from(self, from: Option<IpAddr>) -> Self {
         Self { from, ..self }
@@ -46,30 +46,30 @@ impl Outgoing<'_> {
         Self { reads_marks, ..self }
     }
 
-    /// Where it is to leave from, if the kernel has to be told. A connected socket has one address only.
+    /// The source address, if the kernel has to be told. A connected socket has only one.
     fn source(&self) -> Option<IpAddr> {
         self.from.filter(|from| self.to.is_some_and(|to| to.ip().to_canonical().is_ipv4() == from.is_ipv4()))
     }
 }
 
-/// What came in with a message.
+/// The description of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The peer.
     pub from: SocketAddr,
-    /// The address of this host that it was sent to, where a socket takes what comes to any: answers leave from there,
-    /// or the peer does not know them. IPv4 written plainly.
+    /// The address of this host that it was sent to, if the socket takes datagrams to any: answers leave from there,
+    /// because the peer knows no other. IPv4 written plainly.
     pub to: Option<IpAddr>,
-    /// Length of all its datagrams together, in bytes: what was written to the message's slices.
+    /// Length of all its datagrams together, in bytes, as written to the message's slices.
     pub len: usize,
     /// Length of each datagram but the last, in bytes.
     pub segment: usize,
-    /// The slices were too short: the rest of the message is gone.
+    /// The slices were too short, and the rest of the message is lost.
     pub truncated: bool,
     /// How many messages (joined datagrams count once) the kernel has dropped at this socket since it was opened;
     /// `None` before the first. Wraps.
     pub drops: Option<u32>,
-    /// How long it has lain in this host since the kernel had it; zero when the kernel does not tell.
+    /// How long it has waited in this host since the kernel received it; zero if the kernel does not tell.
     pub waited: Span,
     /// A queue on its way has marked it (CE, RFC 3168 section 5). The kernel joins no datagrams of different marks.
     pub congested: bool,
@@ -80,8 +80,8 @@ const ECN_MASK: u8 = 0b11;
 const ECT_0: c_int = 0b10;
 const CE: u8 = 0b11;
 
-/// Bytes of room for the control messages of one message: four of one integer each, one of a time, one of an address;
-/// and as much again, because whoever has made a socket that was adopted may have asked for more.
+/// Bytes of room for one message's control messages: four of one integer each, one of a time, one of an address. Twice
+/// that, because the maker of an adopted socket may have asked for more.
 const CONTROL_BYTES: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -90,16 +90,16 @@ struct Control([u8; CONTROL_BYTES]);
 
 const EMPTY_CONTROL: Control = Control([0; CONTROL_BYTES]);
 
-/// A message that has lain here for longer was not: the clock was set meanwhile.
+/// A longer wait is not believed: the clock was set meanwhile.
 const WAITED_MAX: Span = Span::from_secs(1);
 
-/// A message header that points nowhere.
+/// A message header without pointers.
 const fn empty_header() -> mmsghdr {
     // SAFETY: null pointers and zero lengths are legal values of all of its fields.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Sends the first messages of `messages` (at most [`MESSAGES_MAX`]), and says how many left.
+/// Sends the first messages of `messages` (at most [`MESSAGES_MAX`]); returns how many were sent.
 ///
 /// # Errors
 /// Why the first of them could not be sent.
@@ -140,11 +140,11 @@ pub(crate) fn send<'m>(fd: BorrowedFd<'_>, messages: impl Iterator<Item = Outgoi
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Says which address of this host the message leaves from. Its route, and by it the interface, stays the kernel's
-/// choice; of a link-local address the peer's zone says it.
+/// Sets the message's source address. Its route, and so the interface, stays the kernel's choice. The peer's zone
+/// decides it for a link-local address.
 fn put_source(header: &mut msghdr, control: &mut Control, source: Option<IpAddr>) {
     match source {
-        // On an IPv6 socket, too: what it sends to an IPv4 peer, its IPv4 half sends.
+        // On an IPv6 socket, too: its IPv4 half sends to IPv4 peers.
         Some(IpAddr::V4(ip)) => {
             let ipi_spec_dst = libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
             let info = in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: libc::in_addr { s_addr: 0 } };
@@ -158,15 +158,15 @@ fn put_source(header: &mut msghdr, control: &mut Control, source: Option<IpAddr>
     }
 }
 
-/// Says that queues may mark the message instead of dropping it.
+/// Allows queues to mark the message instead of dropping it.
 fn put_marks(header: &mut msghdr, control: &mut Control, v6: bool) {
-    // As with the source: what an IPv6 socket sends to an IPv4 peer, its IPv4 half sends.
+    // As with the source: an IPv6 socket's IPv4 half sends to IPv4 peers.
     let name = if v6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
     put(header, control, name, ECT_0);
 }
 
-/// Appends a control message to those of `header`, which lie in `control`. One that does not fit is left out: no
-/// message has so many.
+/// Appends a control message to those of `header`, which lie in `control`. One that does not fit is left out; no
+/// message has that many.
 fn put<T: Copy>(header: &mut msghdr, control: &mut Control, (level, kind): (c_int, c_int), value: T) {
     let at = header.msg_controllen;
     let bytes = size_of::<T>() as u32;
@@ -189,11 +189,10 @@ fn put<T: Copy>(header: &mut msghdr, control: &mut Control, (level, kind): (c_in
     }
 }
 
-/// Receives what has come in, without waiting. Message `m` is scattered over `slices[ends[m - 1]..ends[m]]`; what is
-/// known of each that came is appended to `arrivals`.
+/// Receives messages without waiting. Message `m` is scattered over `slices[ends[m - 1]..ends[m]]`, and its description
+/// is appended to `arrivals`.
 ///
-/// # Errors
-/// Why nothing was received; `WouldBlock` when nothing has come.
+/// Why nothing was received; `WouldBlock` without a message.
 pub(crate) fn receive(
     fd: BorrowedFd<'_>,
     slices: &mut [IoSliceMut<'_>],
@@ -236,8 +235,7 @@ pub(crate) fn receive(
     Ok(())
 }
 
-/// Reads what the kernel has said of one message, which was received at `now` by the clock that the kernel stamps
-/// with.
+/// Reads the kernel's description of one message, received at `now` by the clock of the kernel's stamps.
 fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
     let len = header.msg_len as usize;
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -273,7 +271,7 @@ fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
                 }
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = ptr::read_unaligned(libc::CMSG_DATA(at).cast::<in_pktinfo>());
-                    // What the header says may be a broadcast's address; this is the host's own.
+                    // The header may have a broadcast address; this is the host's own.
                     arrival.to = own(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()).into());
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
@@ -288,7 +286,7 @@ fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
     arrival
 }
 
-/// The address, plain, if something can be sent from it.
+/// The address, written plainly, if it can be a source address.
 fn own(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     (!address.is_unspecified() && !address.is_multicast()).then_some(address)

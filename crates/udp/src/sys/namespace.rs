@@ -10,11 +10,11 @@ use rustix::thread::UnshareFlags;
 /// Namespaces that a thread can leave for new ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
-    /// Users and privileges: what an ordinary user needs for all the others. Only a process of one thread may.
+    /// Users and privileges, which an ordinary user needs for all the others. Only for a process with a single thread.
     pub user: bool,
     /// Mount points.
     pub mount: bool,
-    /// Processes; it is the children that are in the new one, and the first of them is its init.
+    /// Processes: the children are in the new one, and the first of them is its init.
     pub process: bool,
     /// Network devices, addresses, routes and ports.
     pub network: bool,
@@ -46,14 +46,13 @@ pub struct EndedChild {
     pub pid: i32,
     /// How it ended.
     pub status: ExitStatus,
-    /// The processor time that it and the children it has waited for have used.
+    /// The processor time of it and of the children that it has waited for.
     pub cpu: Span,
 }
 
-/// Takes note of a child of the calling process that has ended, whichever; `None`: none has, or there is none.
+/// Reaps an ended child of the calling process; `None`: none has ended, or there is none.
 ///
-/// # Errors
-/// When the kernel refuses to tell.
+/// When the kernel refuses.
 pub fn reap_child() -> io::Result<Option<EndedChild>> {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();

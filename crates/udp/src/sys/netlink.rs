@@ -1,5 +1,4 @@
-//! A request to the kernel about a network device, by netlink: for what `ioctl` refuses to the root of a user
-//! namespace.
+//! A netlink request about a network device: `ioctl` refuses this to the root of a user namespace.
 
 use std::io;
 
@@ -13,7 +12,7 @@ const REQUEST: u16 = 1 | 4;
 const NLMSG_ERROR: u16 = 2;
 const IFLA_TXQLEN: u16 = 13;
 
-/// Sets how many packets may wait at the device with that index.
+/// Sets the queue length of the device with that index, in packets.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -29,7 +28,7 @@ pub(super) fn set_queue_packets(index: i32, packets: u32) -> io::Result<()> {
 /// RTM_NEWLINK of an existing device, with one attribute.
 fn message(index: i32, packets: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(40);
-    // The length comes last; sequence number and sender are of no interest.
+    // The length is filled in last; sequence number and sender do not matter.
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(&RTM_NEWLINK.to_ne_bytes());
     bytes.extend_from_slice(&REQUEST.to_ne_bytes());
@@ -47,7 +46,7 @@ fn message(index: i32, packets: u32) -> Vec<u8> {
     bytes
 }
 
-/// What the kernel's answer says: NLMSG_ERROR, with zero or an error number turned negative.
+/// Reads the kernel's answer: NLMSG_ERROR, with zero or a negative error number.
 fn answered(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).map(|bytes| u16::from_ne_bytes([bytes[0], bytes[1]]));
     match (kind, answer.get(HEADER_LEN..HEADER_LEN + 4)) {

@@ -1,4 +1,4 @@
-//! When the calling thread runs: how long before another has its turn, or only when nobody else would.
+//! The calling thread's scheduling: its time slice, or idle priority.
 
 use std::io;
 
@@ -23,13 +23,10 @@ const SIZE: u32 = size_of::<SchedAttr>() as u32;
 /// `SCHED_FLAG_RESET_ON_FORK`: children have the default.
 const RESET_ON_FORK: u64 = 1;
 
-/// Asks for turns of so many nanoseconds at most, from 0.1 to 100 ms, in return for which the thread is sooner on
-/// again: since Linux
-/// 6.12 one that wakes up takes the processor from another whose turns are longer. Its share of the processor stays as
-/// it is.
+/// Asks for time slices of this length, from 0.1 to 100 ms. A thread with short slices gets the processor sooner: since
+/// Linux 6.12, when it wakes up, it preempts another one with longer slices. Its share of the processor stays the same.
 ///
-/// # Errors
-/// When the kernel refuses. Kernels before 6.12 do not, and ignore it.
+/// When the kernel refuses. Kernels before 6.12 ignore the request.
 pub(crate) fn set_slice(slice: Span) -> io::Result<()> {
     let mut attr = SchedAttr::default();
     // SAFETY: the kernel writes at most `SIZE` bytes to `attr`, which has them.
@@ -42,7 +39,7 @@ pub(crate) fn set_slice(slice: Span) -> io::Result<()> {
     set(attr)
 }
 
-/// Has the thread run only when nobody else wants its processor.
+/// The thread runs only when no other wants its processor.
 ///
 /// # Errors
 /// When the kernel refuses.

@@ -1,7 +1,7 @@
 //! Which of the standard streams this process was started without.
 //!
-//! Rust's runtime opens `/dev/null` in the place of each that is closed, before `main`. Then nothing shows it any more:
-//! what is written there is lost, and no error says so. So it is looked at earlier.
+//! Rust's runtime opens `/dev/null` in place of each closed one before `main`. After that it cannot be seen: what is
+//! written there is lost without an error. So this looks earlier.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// The C library calls what this section names before `main`, and so before Rust's runtime.
+/// The C library calls this section's functions before `main`, and so before Rust's runtime.
 // SAFETY: the section holds pointers to functions of C; this one needs nothing that is set up later.
 #[used]
 #[unsafe(link_section = ".init_array")]

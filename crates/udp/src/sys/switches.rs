@@ -1,6 +1,6 @@
-//! When a thread of this process left the processor and came back: context switches as the kernel records them
-//! (`perf_event_open`, a dummy event with `context_switch`). A user may watch own threads up to
-//! `perf_event_paranoid` 2, the kernel's default.
+//! When a thread of this process left the processor and came back: the kernel's record of context switches
+//! (`perf_event_open`, a dummy event with `context_switch`). A user may watch own threads up to `perf_event_paranoid`
+//! 2, the kernel's default.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -52,18 +52,18 @@ const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
 /// Pages of the ring: a power of two; 64 KiB hold 4,096 switches.
 const RING_PAGES: usize = 16;
-/// Where `data_head` and `data_tail` stand in `struct perf_event_mmap_page`.
+/// Offsets of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
 
-/// What the kernel has recorded of a thread.
+/// A recorded event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switch {
     /// It left the processor, at this reading of `CLOCK_MONOTONIC` in nanoseconds.
     Out {
         /// When.
         at: u64,
-        /// It would have gone on: another had the processor, or its quota was used up.
+        /// It was preempted: another thread got the processor, or its quota was used up.
         preempted: bool,
     },
     /// It has the processor again.
@@ -75,7 +75,7 @@ pub(crate) enum Switch {
     Lost,
 }
 
-/// The ring that the kernel records a thread's switches in.
+/// The ring in which the kernel records a thread's switches.
 #[derive(Debug)]
 pub(crate) struct SwitchRing {
     fd: OwnedFd,
@@ -87,10 +87,9 @@ pub(crate) struct SwitchRing {
 unsafe impl Send for SwitchRing {}
 
 impl SwitchRing {
-    /// Prepares to record the switches of a thread of this process, by its kernel number; 0: the calling one.
+    /// Prepares to record the switches of a thread of this process, by its kernel id; 0: the calling one.
     ///
-    /// # Errors
-    /// When the kernel refuses (`perf_event_paranoid` above 2, a sandbox), or has no such events.
+    /// When the kernel refuses (`perf_event_paranoid` above 2, a sandbox), or lacks these events.
     pub(crate) fn of_thread(thread: i32) -> io::Result<Self> {
         let attr = Attr {
             kind: TYPE_SOFTWARE,
@@ -111,7 +110,7 @@ impl SwitchRing {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given this descriptor, and nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let page = rustix::param::page_size();
         let len = (RING_PAGES + 1) * page;
@@ -125,7 +124,7 @@ impl SwitchRing {
         Ok(Self { fd, memory, page })
     }
 
-    /// Has the kernel record, or record no more.
+    /// Turns the record on or off.
     ///
     /// # Errors
     /// When the thread has ended.
@@ -154,7 +153,7 @@ impl SwitchRing {
         std::array::from_fn(|k| self.byte(at + k as u64))
     }
 
-    /// Calls `hear` with what was recorded since the last call, in order.
+    /// Calls `hear` with the events since the last call, in order.
     pub(crate) fn drain(&mut self, hear: &mut dyn FnMut(Switch)) {
         let head = self.counter(DATA_HEAD).load(Ordering::Acquire);
         let mut tail = self.counter(DATA_TAIL).load(Ordering::Relaxed);
@@ -163,7 +162,7 @@ impl SwitchRing {
             let misc = u16::from_ne_bytes(self.bytes(tail + 4));
             let len = u64::from(u16::from_ne_bytes(self.bytes(tail + 6)));
             if len < 8 {
-                // Not a record: the rest makes no sense either.
+                // Not a record: the rest cannot be read either.
                 tail = head;
                 break;
             }

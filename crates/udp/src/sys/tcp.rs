@@ -1,4 +1,4 @@
-//! What the kernel knows of one of its own TCP connections.
+//! The kernel's own TCP connections.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,12 +9,12 @@ use libc::{c_int, c_void, socklen_t, tcp_info};
 
 use super::option::set_option;
 
-/// Counts and estimates of a connection of the kernel's TCP.
+/// Counters and estimates of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounts {
-    /// Segments that have arrived, in whatever order, as far as the peer has said.
+    /// Segments that have arrived, in any order, as acknowledged by the peer.
     pub delivered: u32,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmitted: u32,
     /// Bytes of data in a full segment.
     pub segment_bytes: u32,
@@ -22,7 +22,7 @@ pub struct TcpCounts {
     pub rtt_us: u32,
 }
 
-/// What the kernel knows of the connection behind `socket` (TCP_INFO).
+/// The counters of the connection behind `socket` (TCP_INFO).
 ///
 /// # Errors
 /// When it is not a TCP connection.
@@ -46,8 +46,8 @@ pub fn tcp_counts(socket: impl AsFd) -> io::Result<TcpCounts> {
     })
 }
 
-/// Has the connection behind `socket` take no more while so many bytes, in its host's memory, have not been sent even
-/// once (TCP_NOTSENT_LOWAT): what is given to it leaves soon.
+/// The connection behind `socket` takes no more data while it holds `bytes` that were never sent (TCP_NOTSENT_LOWAT).
+/// So data that is written leaves soon.
 ///
 /// # Errors
 /// When it is not a TCP connection.
@@ -56,25 +56,24 @@ pub fn limit_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// Has connections of `socket` use packets of at most `bytes`, both ways (TCP_MAXSEG): what is asked before it connects
-/// or listens is told to the peer too. `ip` is the address that it connects to or listens on.
+/// Connections of `socket` use packets of at most `bytes`, both ways (TCP_MAXSEG). Set before connecting or listening,
+/// it is told to the peer, too. `ip` is the address that it connects to or listens on.
 ///
 /// # Errors
 /// When it is no socket of TCP.
 pub fn limit_packets(socket: impl AsFd, ip: IpAddr, bytes: u16) -> io::Result<()> {
     /// What the kernel takes.
     const SEGMENTS: std::ops::RangeInclusive<c_int> = 88..=32_767;
-    // Options of TCP count as data (RFC 6691).
+    // TCP's options count as data (RFC 6691).
     let headers: u16 = if ip.is_ipv4() { 40 } else { 60 };
     let segment = c_int::from(bytes.saturating_sub(headers)).clamp(*SEGMENTS.start(), *SEGMENTS.end());
     set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, segment)
 }
 
-/// Has the connection behind `socket` send no more than `bytes` a second, in whatever its own law allows; `None`: has its
-/// law alone decide (SO_MAX_PACING_RATE). Rates from 4 GiB a second on are no bound.
+/// Limits the connection behind `socket` to `bytes` per second, below what its congestion control allows; `None`: no
+/// limit (SO_MAX_PACING_RATE). Rates from 4 GiB per second on are no limit.
 ///
-/// # Errors
-/// When the system does not know of it.
+/// When the system lacks it.
 pub fn limit_pacing(socket: impl AsFd, bytes: Option<u64>) -> io::Result<()> {
     let rate = bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX);
     set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate.cast_signed())

@@ -1,6 +1,6 @@
-//! What the kernel counts of the calling thread.
+//! The kernel's counters of the calling thread.
 
-/// How often the calling thread has left its processor because it had to wait for something.
+/// How often the calling thread has left its processor to wait.
 pub(crate) fn voluntary_switches() -> u64 {
     // SAFETY: `rusage` is plain data, for which all zeros are a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

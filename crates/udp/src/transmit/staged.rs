@@ -1,4 +1,4 @@
-//! Messages that are ready to leave: envelopes, heads, bodies and padding of their datagrams in one piece of memory.
+//! Staged messages: the envelopes, heads, bodies and padding of their datagrams in one piece of memory.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -7,17 +7,23 @@ use std::ops::Range;
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{ENVELOPE_LEN, Envelope, FlowId, Transmit, TxBatch, TxDatagram};
 
-use super::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX};
+use super::source::BodySource;
 use crate::checksum;
 use crate::datagrams::DatagramSocket;
 use crate::seal::{Seals, TAG_LEN};
 use crate::sys::{MESSAGES_MAX, Outgoing};
 
-/// Messages are made ready as long as they fit here, and one in any case: few enough to be in the cache still when the
-/// kernel copies them.
+/// Most bytes of one message: an IPv4 packet without IP and UDP headers.
+pub const MESSAGE_BYTES_MAX: usize = 65_507;
+
+/// Most datagrams that the kernel segments a message into (`UDP_MAX_SEGMENTS`; 128 since Linux 6.11).
+pub const SEGMENTS_MAX: usize = 64;
+
+/// Messages are staged up to this size, and at least one: few enough to be still in the cache when the kernel copies
+/// them.
 const STAGED_BYTES: usize = 128 << 10;
 
-/// What stands around the bytes of a datagram.
+/// The bytes around a datagram's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Framing {
     /// Bytes of the envelope.
@@ -32,14 +38,14 @@ impl Framing {
     }
 }
 
-/// Datagrams that leave as one message.
+/// Datagrams that are sent as one message.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) flow: FlowId,
     pub(super) peer: SocketAddr,
     /// The address of this host that the peer knows.
     pub(super) from: Option<IpAddr>,
-    /// Its receiver reads marks of congestion.
+    /// The receiver reads congestion marks (ECN).
     pub(super) reads_marks: bool,
     pub(super) datagrams: usize,
     pub(super) datagram_len: usize,
@@ -49,24 +55,23 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether the kernel is to cut it. One datagram needs no cutting; and not asking for it leaves paths alone that
-    /// cannot do it.
+    /// Whether the kernel has to segment it. One datagram needs no segmentation, so that paths work that cannot do it.
     pub(super) const fn is_segmented(&self) -> bool {
         self.datagrams > 1
     }
 }
 
-/// Messages that are ready to leave. Its memory is used again and again.
+/// Staged messages. Its memory is reused.
 #[derive(Default)]
 pub(super) struct Staged {
     memory: Vec<u8>,
     runs: Vec<Run>,
-    /// How many of them have left.
+    /// How many of them were sent.
     left: usize,
 }
 
 impl Staged {
-    /// The messages that have not left.
+    /// The messages that were not sent.
     pub(super) fn runs(&self) -> &[Run] {
         &self.runs[self.left..]
     }
@@ -77,7 +82,7 @@ impl Staged {
         self.left = 0;
     }
 
-    /// The first `count` messages have left.
+    /// Notes that the first `count` messages were sent.
     pub(super) fn advance(&mut self, count: usize) {
         self.left = (self.left + count).min(self.runs.len());
     }
@@ -91,7 +96,7 @@ impl Staged {
         self.runs.last().map_or(0, |run| run.bytes.end)
     }
 
-    /// The messages that have not left, for `socket` to send.
+    /// The messages that were not sent, for `socket` to send.
     pub(super) fn outgoing<'m>(&'m self, socket: &'m impl DatagramSocket) -> impl Iterator<Item = Outgoing<'m>> {
         self.runs().iter().map(|run| {
             let segment = if run.is_segmented() { u16::try_from(run.datagram_len).ok() } else { None };
@@ -100,8 +105,8 @@ impl Staged {
         })
     }
 
-    /// Makes ready the first of `datagrams`, as many as the kernel can cut from one message and the source has bodies
-    /// for: as one message, or as one each. Says how many, and why no more if that is the source's doing.
+    /// Stages the first of `datagrams`, as many as the kernel can segment from one message and the source has bodies
+    /// for: as one message, or as one message each. Returns how many, and the source's error if it was the limit.
     pub(super) fn push(
         &mut self,
         batch: &TxBatch,
@@ -158,7 +163,7 @@ impl Staged {
     }
 }
 
-/// The body of a datagram where its source has it, if it can be sealed from there: it is the datagram's end.
+/// A datagram's body in its source's memory, if it can be sealed from there: if it is the datagram's end.
 fn borrow<'s>(datagram: &TxDatagram, flow: FlowId, source: &'s (impl BodySource + ?Sized)) -> Option<&'s [u8]> {
     if datagram.pad > 0 || datagram.body.is_empty() {
         return None;
@@ -166,8 +171,8 @@ fn borrow<'s>(datagram: &TxDatagram, flow: FlowId, source: &'s (impl BodySource 
     source.lend(flow, datagram.body).filter(|bytes| bytes.len() as u64 == datagram.body.len())
 }
 
-/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter. This frames
-/// each.
+/// How many of the first datagrams can be sent as one message: equal in length, the last may be shorter. `framing`
+/// surrounds each.
 pub(super) fn run_length(datagrams: &[TxDatagram], framing: Framing) -> usize {
     let len = datagrams[0].len();
     let padded = datagrams[0].pad > 0;
@@ -183,7 +188,8 @@ pub(super) fn run_length(datagrams: &[TxDatagram], framing: Framing) -> usize {
     count
 }
 
-/// Writes the datagrams of a run to `out`, which is as long as they are, each with room for what frames it. Says how many are whole, and why no more.
+/// Writes the datagrams of a run to `out`, which has their exact length, framing included. Returns how many are
+/// complete, and the source's error if it was the limit.
 fn fill(
     batch: &TxBatch,
     flow: FlowId,
@@ -204,7 +210,7 @@ fn fill(
                 rest = &rest[count..];
                 out = &mut out[len..];
             }
-            // Which body it is shows when they are read one by one.
+            // Reading them one by one shows which body it is.
             Err(_) if count > 1 => together = 1,
             Err(error) => return (run.len() - rest.len(), Some(error)),
         }
@@ -212,13 +218,13 @@ fn fill(
     (run.len(), None)
 }
 
-/// How many of the first datagrams have bodies that follow each other in the object, so that they are read as one.
+/// How many of the first datagrams have consecutive bodies in the object, so that one read gets them.
 fn consecutive(datagrams: &[TxDatagram]) -> usize {
     let follows = |pair: &[TxDatagram]| pair[0].body.end == pair[1].body.start && !pair[1].body.is_empty();
     if datagrams[0].body.is_empty() { 1 } else { 1 + datagrams.windows(2).take_while(|pair| follows(pair)).count() }
 }
 
-/// Writes heads and padding of `datagrams` to `out`, and gives the room for their bodies.
+/// Writes heads and padding of `datagrams` to `out`, and returns the room for their bodies.
 fn lay_out<'o>(
     batch: &TxBatch,
     framing: Framing,

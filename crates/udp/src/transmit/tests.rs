@@ -1,5 +1,6 @@
 //! What leaves a socket, as seen by a plain socket at the other end.
 
+use std::io::IoSliceMut;
 use std::net::UdpSocket;
 use std::time::Duration;
 

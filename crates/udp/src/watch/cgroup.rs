@@ -1,5 +1,5 @@
-//! Where the control groups of this process are, and what they say of processor time: version 2, or version 1 with its
-//! controllers apart, mounted anywhere.
+//! The control groups of this process: where they are, and their account of processor time. Version 2, or version 1
+//! with separate controllers, mounted anywhere.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,16 +9,16 @@ use inhaul_base::Span;
 
 use super::quota::{Account, Bandwidth};
 
-/// Levels of groups that are looked at, from the own one up.
+/// Most levels of groups to look at, from the process's own group up.
 const LEVELS_MAX: usize = 16;
 
 /// A control group with a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
-    /// Its folder, of the controller of processor time.
+    /// Its folder under the controller of processor time.
     folder: PathBuf,
     version: Version,
-    /// The folder that tells what was used, in version 1.
+    /// Version 1: the folder that tells the used time.
     accounts: Option<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ enum Version {
     Two,
 }
 
-/// The own group and those above it that have a quota, the innermost first.
+/// The process's own group and its ancestors, as far as they have a quota, the innermost first.
 pub(super) fn with_quota(proc: &Path) -> Vec<(Group, Bandwidth)> {
     let read = |name: &str| std::fs::read_to_string(proc.join(name)).unwrap_or_default();
     groups(&read("cgroup"), &read("mountinfo"))
@@ -54,7 +54,7 @@ fn groups(cgroup: &str, mountinfo: &str) -> Vec<Group> {
         for part in ancestors(path) {
             let Some(folder) = mount.folder(part) else { continue };
             let accounts = account.as_ref().and_then(|mount| {
-                // The same path only if the process is there too.
+                // Version 1 may have the process in different groups of the two controllers.
                 let is_there = path_of(cgroup, "cpuacct")? == path;
                 is_there.then(|| mount.folder(part)).flatten()
             });
@@ -64,7 +64,7 @@ fn groups(cgroup: &str, mountinfo: &str) -> Vec<Group> {
     found
 }
 
-/// A mounted hierarchy: which of its folders is mounted where.
+/// A mounted hierarchy: which folder of it is mounted, and where.
 #[derive(Debug)]
 struct Mount {
     root: String,
@@ -112,7 +112,7 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     Path::new(path).ancestors().take(LEVELS_MAX).filter_map(Path::to_str)
 }
 
-/// Spaces and such are octal in `mountinfo`.
+/// `mountinfo` writes spaces and backslashes in octal.
 fn unescaped(text: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = text.as_bytes().iter();
@@ -160,7 +160,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// The account now. What was used is `None` where the group does not tell.
+    /// The account now. The used time is `None` if the group does not tell it.
     pub(super) fn read(&self) -> Option<(Account, Option<Span>)> {
         let mut bytes = [0; 1024];
         let (account, used) = account_of(text(&self.stat, &mut bytes)?)?;
@@ -169,7 +169,7 @@ impl Book {
     }
 }
 
-/// What a small file holds now.
+/// The text of a small file.
 fn text<'b>(file: &File, bytes: &'b mut [u8]) -> Option<&'b str> {
     let len = file.read_at(bytes, 0).ok()?;
     std::str::from_utf8(&bytes[..len]).ok()
@@ -187,7 +187,7 @@ fn bandwidth_of_micros(quota: &str, period: &str) -> Option<Bandwidth> {
     Some(Bandwidth { quota: Span::from_micros(micros(quota)?), period: Span::from_micros(micros(period)?) })
 }
 
-/// Reads `cpu.stat`: the account, and what was used if it tells.
+/// Reads `cpu.stat`: the account, and the used time if it is there.
 fn account_of(text: &str) -> Option<(Account, Option<Span>)> {
     let value = |name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok())

@@ -1,16 +1,17 @@
-//! Foresight from those that compete: how many threads want the processor of the one that is watched, and how heavy
-//! they are. It tells how long they take in turn; when they do only follows from when it was last so.
+//! Forecasts from competitors: the threads that want the same processor, and their weights. These tell how long a turn
+//! of the others takes. When the next turn begins follows from the last pause.
 
 use std::path::Path;
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::Pause;
 
-/// A turn, where nothing else is known: the scheduler's base slice (about 3 ms), up to the next tick at 250 a second.
+/// Length of a turn if no pause was seen: the scheduler's base slice (about 3 ms), rounded up to the next tick at 250
+/// Hz.
 const TURN: Span = Span::from_millis(4);
-/// Threads that are looked at, at most.
+/// Most threads to look at.
 const THREADS_MAX: usize = 4_096;
-/// Weight of a thread of nice 0, and how much a step of nice is worth (`sched_prio_to_weight`).
+/// Weight of a thread of nice 0, and the factor of one nice step (`sched_prio_to_weight`).
 const WEIGHT: f64 = 1_024.0;
 const NICE_STEP: f64 = 1.25;
 /// Weight of `SCHED_IDLE`.
@@ -18,28 +19,28 @@ const WEIGHT_IDLE: f64 = 3.0;
 /// `SCHED_IDLE` and the real-time policies.
 const POLICY_IDLE: u32 = 5;
 const POLICIES_REALTIME: [u32; 3] = [1, 2, 6];
-/// Weight of a thread that always goes first: as much as nice -20.
+/// Weight of a real-time thread: that of nice -20.
 const WEIGHT_REALTIME: f64 = 88_761.0;
 
 /// Threads that want the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Competition {
-    /// How many others want one of the processors that the thread may use.
+    /// How many other threads want one of the processors that the watched thread may use.
     pub(super) runnable: u32,
-    /// How many of them were last on the processor that the thread was last on.
+    /// How many of them last ran on the watched thread's last processor.
     pub(super) here: u32,
-    /// What these weigh, a thread of nice 0 being 1.
+    /// The sum of their weights; a thread of nice 0 weighs 1.
     pub(super) weight: f64,
-    /// What the thread itself weighs.
+    /// The watched thread's own weight.
     pub(super) own: f64,
 }
 
-/// What `/proc/loadavg` tells: threads that are running or want to, on all processors.
+/// Runnable threads on all processors, from `/proc/loadavg`.
 pub(super) fn runnable(loadavg: &str) -> Option<u32> {
     loadavg.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// A thread, by its `stat`.
+/// A thread, from its `stat`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Thread {
     wants: bool,
@@ -51,7 +52,7 @@ struct Thread {
 impl Thread {
     /// Reads the fields that proc(5) numbers 3 (state), 19 (nice), 20 (threads), 39 (processor) and 41 (policy).
     fn parse(stat: &str) -> Option<Self> {
-        // The name may have anything in it; its end is the last parenthesis.
+        // The name may contain any character. The last parenthesis ends it.
         let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3).copied();
         let policy: u32 = field(41)?.parse().ok()?;
@@ -70,8 +71,7 @@ impl Thread {
     }
 }
 
-/// Looks at all threads below `proc` for those that compete with `own`, a thread of process `process`, for `allowed`
-/// processors.
+/// Counts the threads below `proc` that compete with the thread `own` of `process` for the processors `allowed`.
 pub(super) fn survey(proc: &Path, process: u32, own: i32, allowed: &[usize]) -> Option<Competition> {
     let read = |path: &Path| Thread::parse(&std::fs::read_to_string(path.join("stat")).ok()?);
     let itself = read(&proc.join(format!("{process}/task/{own}")))?;
@@ -88,7 +88,7 @@ pub(super) fn survey(proc: &Path, process: u32, own: i32, allowed: &[usize]) -> 
     };
     for entry in std::fs::read_dir(proc).ok()?.flatten() {
         let name = entry.file_name();
-        // Threads of the own process are part of the work.
+        // Threads of the same process do not compete: they are part of its work.
         let Some(number) = name.to_str().and_then(|name| name.parse::<u32>().ok()).filter(|n| *n != process) else {
             continue;
         };
@@ -109,14 +109,14 @@ pub(super) fn survey(proc: &Path, process: u32, own: i32, allowed: &[usize]) -> 
     Some(found)
 }
 
-/// The next pause of a thread that has not had to wait since `last_end`, and has been busy since.
+/// The next pause of a thread that has been busy, without a pause, since `last_end`.
 pub(super) fn foresee(now: Time, competition: Competition, last_end: Time, usual: Option<Span>) -> Option<Pause> {
     if competition.here == 0 {
         return None;
     }
     let turn = usual.map_or(TURN, |usual| usual / u64::from(competition.here));
     let own = competition.own.max(1e-3);
-    // Each has turns of about the same length; who is heavier has more of them.
+    // Turns are about equally long; a heavier thread has more of them.
     let share = (own / (competition.weight / f64::from(competition.here)).max(1e-3)).clamp(0.25, 16.0);
     let start = last_end + turn.mul_f64(share.max(1.0));
     let length = usual.unwrap_or(turn * u64::from(competition.here));

@@ -1,48 +1,50 @@
-//! Foresight of the disk: writers are held up when too much of memory waits to be written (`balance_dirty_pages`). How
-//! much does, how much may, and how fast the disk takes it is all told without privilege in `/proc/vmstat`.
+//! Forecasts of the disk: writers are held up when too much dirty memory waits to be written (`balance_dirty_pages`).
+//! `/proc/vmstat` tells any user how much waits, how much may wait, and how fast the disk writes.
 
 use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::Pause;
 
-/// The rate of the disk is taken over at least this long.
+/// The disk's rate is measured over at least this time.
 const WINDOW: Span = Span::from_millis(500);
-/// What is ahead of the level to keep is to be used up in this time.
+/// The distance to the level to keep is spread over this time.
 const HORIZON: Span = Span::from_secs(2);
-/// From this part of the background threshold on, at which the kernel begins to write, the disk is looked at.
+/// The disk is watched from this part of the background threshold on. At the threshold itself the kernel begins to
+/// write.
 const NEAR: f64 = 0.8;
-/// Held up for this part of the time, a writer is as fast as its disk.
+/// A writer that is held up for at least this part of the time is as fast as its disk.
 const HELD_UP: f64 = 0.1;
-/// So much of what came through then is what the disk takes: a little less, so that what waits grows less.
+/// While held up, the disk's rate is taken as this part of the rate that came through: a little less, so that the
+/// backlog grows more slowly.
 const BACK_OFF: f64 = 0.95;
-/// Without being held up a writer tries so much more in each window.
+/// While not held up, a writer's bound grows by this factor in each window.
 const TRY: f64 = 1.1;
-/// The bound is given up when it is so many times what comes in.
+/// The bound is dropped once it is this many times the incoming rate.
 const FREE: f64 = 4.0;
-/// The rate at which a thread beside writes is taken over so long.
+/// The writer thread's rate is measured over this time.
 const DRAIN: Span = Span::from_secs(1);
-/// Less of what may wait there than this bounds nothing; ...
+/// Below this part of its room, the writer thread's backlog bounds nothing. Otherwise ...
 const NONE_WAITS: f64 = 0.05;
-/// ... and so much of it is kept waiting, ...
+/// ... this part of the room is kept filled ...
 const KEEP_WAITING: f64 = 0.25;
-/// ... after this time.
+/// ... and reached within this time.
 const CATCH_UP: Span = Span::from_secs(1);
-/// What comes in is not bounded below this.
+/// The lowest bound on the incoming rate.
 const LEAST: Bitrate = Bitrate::from_mbps(1);
-/// A hold-up that is foreseen is as long as the last ones; the first is thought to be this long.
+/// The length of the first hold-up that is foreseen. Later ones are taken to be as long as those that came.
 const STALL: Span = Span::from_millis(100);
 
-/// What `/proc/vmstat` tells of pages that wait to be written, in pages.
+/// The dirty pages of `/proc/vmstat`, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageCache {
-    /// Not written yet, or being written.
+    /// Dirty, or being written.
     pub(super) waiting: u64,
     /// Written since the start.
     pub(super) written: u64,
-    /// From here on the kernel writes by itself.
+    /// The background threshold: from here on the kernel writes by itself.
     pub(super) background: u64,
-    /// From half-way between the background threshold and this one on, writers are held up.
+    /// The threshold. Writers are held up from half-way between the background threshold and this one.
     pub(super) threshold: u64,
 }
 
@@ -65,42 +67,42 @@ impl PageCache {
         self.background / 2 + self.threshold / 2
     }
 
-    /// Whether so much waits that it is worth looking often.
+    /// Whether the backlog is large enough for frequent looks.
     pub(super) fn is_near(self) -> bool {
         self.background > 0 && self.waiting as f64 >= NEAR * self.background as f64
     }
 }
 
-/// What a look sees.
+/// The input of a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The page cache.
     pub(super) cache: PageCache,
-    /// Bytes of packets that have come, since the start.
+    /// Bytes of packets received since the start.
     pub(super) received: u64,
-    /// How long the thread was held up by writing, since the start.
+    /// How long writing has held the thread up since the start.
     pub(super) stalled: Span,
-    /// Bytes that wait to be written beside the thread, that may, and that were written so, since the start.
+    /// The writer thread's account, in bytes: its backlog, its room, and what it has written since the start.
     pub(super) backlog: (u64, u64, u64),
 }
 
-/// What is known of the disk.
+/// The state of the disk, and the forecasts from it.
 #[derive(Debug)]
 pub(super) struct Disk {
     page_bytes: u64,
     window: Option<(Time, Seen)>,
-    /// Bytes a second that the disk has written lately, and how fast what waits has grown.
+    /// Bytes per second: what the disk has written lately, by how much the backlog grew, and what came in.
     written: f64,
     growth: f64,
     came: f64,
-    /// What hold-ups show, where they come without the page cache being full.
+    /// The bound that hold-ups show even if the page cache is not full.
     bound: Option<f64>,
     /// The usual length of a hold-up.
     stall: Span,
     forecast: Option<Bitrate>,
-    /// What was written beside the thread by when.
+    /// What the writer thread had written, by time.
     drained: VecDeque<(Time, u64)>,
-    /// What may come in by what waits there.
+    /// The bound by the writer thread's backlog.
     by_backlog: Option<Bitrate>,
 }
 
@@ -120,17 +122,17 @@ impl Disk {
         }
     }
 
-    /// The rate that the disk bounds what is to come in by; `None`: it does not.
+    /// The disk's bound on the incoming rate; `None`: it sets none.
     pub(super) fn intake(&self) -> Option<Bitrate> {
         self.forecast.into_iter().chain(self.by_backlog).min()
     }
 
-    /// Writing was held up for so long.
+    /// Notes that writing was held up for `length`.
     pub(super) fn note_stall(&mut self, length: Span) {
         self.stall = (self.stall * 3 + length) / 4;
     }
 
-    /// Takes a look at `now`. Returns the next time that writing will be held up, if that is foreseen.
+    /// Takes a look at `now`. Returns the next hold-up of writing, if one is foreseen.
     pub(super) fn look(&mut self, now: Time, seen: Seen) -> Option<Pause> {
         let (began, first) = *self.window.get_or_insert((now, seen));
         let passed = now.since(began);
@@ -145,7 +147,7 @@ impl Disk {
         is_soon.then(|| Pause { start: now + Span::from_secs_f64(seconds), length: self.stall })
     }
 
-    /// What may come in, so that a part of what may wait beside the thread does.
+    /// The incoming rate that keeps [`KEEP_WAITING`] of the writer thread's room filled.
     fn drain(&mut self, now: Time, seen: Seen) -> Option<Bitrate> {
         let (waiting, room, written) = seen.backlog;
         self.drained.push_back((now, written));
@@ -159,7 +161,7 @@ impl Disk {
         let seconds = now.since(began).as_secs_f64().max(0.02);
         let rate = (written - first) as f64 / seconds;
         let rate = rate + (KEEP_WAITING * room as f64 - waiting as f64) / CATCH_UP.as_secs_f64();
-        // Senders are never stopped for good by this: what they send shows when the disk is faster again.
+        // The bound is never zero: only data that comes shows that the disk is faster again.
         Some(Bitrate::from_f64((8.0 * rate).max(LEAST.as_f64())))
     }
 
@@ -169,7 +171,7 @@ impl Disk {
         self.growth = (bytes(last.cache.waiting) - bytes(first.cache.waiting)) / seconds;
         self.came = last.received.saturating_sub(first.received) as f64 / seconds;
         let stalled = last.stalled.saturating_sub(first.stalled).as_secs_f64() / seconds;
-        // Hold-ups show a bound wherever it comes from: a slower file system, a limit of its own.
+        // Hold-ups show any bound: a slower file system, a limit on its writes.
         self.bound = match self.bound {
             _ if stalled >= HELD_UP => Some(self.came * BACK_OFF),
             Some(bound) if bound > FREE * self.came.max(1.0) => None,
@@ -177,7 +179,7 @@ impl Disk {
             None => None,
         };
         let by_cache = last.cache.is_near().then(|| {
-            // Of what the disk writes, what others have written is not ours.
+            // Other programs' writes do not count as ours.
             let ours = (self.written - (self.growth + self.written - self.came).max(0.0)).max(0.0);
             let keep = (last.cache.background + last.cache.free_run()) / 2;
             let room = bytes(keep) - bytes(last.cache.waiting);

@@ -1,7 +1,7 @@
-//! Foresight from history: pauses that came at even distances will go on to.
+//! Forecasts from history: pauses at even intervals will continue.
 //!
-//! Who only sees its own switches learns of a pause when it is over. But a scheduler goes round: the same competitors
-//! have their turns in the same order, and a quota ends in every period.
+//! A thread's own switches show a pause only after its end. But a scheduler goes round: the same competitors have their
+//! turns in the same order, and a quota is used up once a period.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use inhaul_transport::Pause;
 use super::PAUSE_MIN;
 use crate::sys::Switch;
 
-/// Pauses that are remembered.
+/// Most pauses to remember.
 const REMEMBERED: usize = 16;
-/// So many must have come before the next is foreseen.
+/// Fewest pauses for a forecast.
 const LEAST: usize = 5;
-/// Distances are even if they differ from their median by no more than this part, in the median.
+/// Intervals are even if their median deviation from the median is at most this part of it.
 const EVEN: f64 = 0.25;
-/// A pattern that has not gone on for so many distances is over.
+/// A pattern is over if no pause came for this many intervals.
 const PATIENCE: u64 = 3;
 
 /// The last pauses, in order.
@@ -46,8 +46,8 @@ impl Gaps {
         self.0.back().map(|pause| pause.start + pause.length)
     }
 
-    /// The next pause that has not begun at `now`, if the last ones came at even distances: from start to start, as
-    /// those of a quota do, or from end to start, as those of a scheduler do.
+    /// The next pause after `now`, if the last ones came at even intervals: from start to start (a quota), or from end
+    /// to start (a scheduler).
     pub(super) fn next(&self, now: Time) -> Option<Pause> {
         if self.0.len() < LEAST {
             return None;
@@ -75,7 +75,7 @@ impl Gaps {
     }
 }
 
-/// The median of some spans, and how far they are from it, in the median, as a part of it.
+/// The median of some spans, and their median deviation as a part of it.
 struct Even {
     middle: Span,
     spread: f64,
@@ -95,15 +95,15 @@ fn median(mut spans: Vec<Span>) -> Option<Span> {
     spans.get(spans.len() / 2).copied()
 }
 
-/// Finds the pauses in a thread's switches.
+/// Finds pauses in a thread's switches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Switches {
-    /// When it was taken off the processor against its will.
+    /// When the thread was preempted.
     out: Option<u64>,
 }
 
 impl Switches {
-    /// The thread's next switch. Returns when a pause began and ended, both as the switch has them, if one has ended.
+    /// Takes the thread's next switch. Returns start and end of a pause that it ended, in the switches' time.
     pub(super) fn on(&mut self, switch: Switch) -> Option<(u64, u64)> {
         match switch {
             Switch::Out { at, preempted } => {

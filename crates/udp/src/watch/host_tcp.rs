@@ -1,4 +1,4 @@
-//! What this host's TCP takes: the growth of what its sockets have received.
+//! The rate of this host's TCP: by how much its sockets' received bytes grow.
 
 use std::io;
 
@@ -7,25 +7,25 @@ use inhaul_transport::TcpFlows;
 
 use super::sock_diag::{SockDiag, TcpSocket};
 
-/// Between looks; ...
+/// Time between looks ...
 pub(super) const LOOK: Span = Span::from_millis(250);
-/// ... and where there are more sockets than are looked at.
+/// ... and if there are more sockets than a look covers.
 const LOOK_SELDOM: Span = Span::from_secs(1);
-/// Most sockets that a look goes through.
+/// Most sockets of one look.
 const SOCKETS_MAX: usize = 4_000;
-/// Headers of a segment, from IP up: IPv4, TCP and its time stamps; and what IPv6 has more.
+/// Bytes of headers of a segment: IPv4, TCP and its time stamps; and what IPv6 adds.
 const HEADERS: u64 = 52;
 const HEADERS_V6: u64 = 20;
-/// A segment has at least so many bytes of data when much comes.
+/// Fewest bytes of data of a segment of bulk traffic.
 const SEGMENT_MIN: u64 = 500;
 /// Looks at the TCP sockets of this network namespace.
 #[derive(Debug, Default)]
 pub(super) struct HostTcp {
     diag: Option<SockDiag>,
     refused: bool,
-    /// What each socket had received at the last look, by the kernel's name for it.
+    /// The received bytes of each socket at the last look, by the kernel's cookie.
     seen: Vec<Seen>,
-    /// When, and whether all sockets were seen; `None` before the first look.
+    /// When that was, and whether all sockets were seen; `None` before the first look.
     last: Option<(Time, bool)>,
     due: Time,
 }
@@ -37,7 +37,7 @@ struct Seen {
 }
 
 impl HostTcp {
-    /// Looks if it is time to. Returns what the TCP of this host takes, if it is known.
+    /// Looks if a look is due. Returns the rate of this host's TCP, if it is known.
     pub(super) fn look(&mut self, now: Time) -> Option<TcpFlows> {
         if self.refused || now < self.due {
             return None;
@@ -59,7 +59,7 @@ impl HostTcp {
     fn list(&mut self, sockets: &mut Vec<TcpSocket>) -> io::Result<bool> {
         let mut diag = self.diag.take().map_or_else(SockDiag::open, Ok)?;
         let all = diag.sockets(SOCKETS_MAX, &mut |socket| sockets.push(socket))?;
-        // The rest of a dump that was broken off goes with its socket.
+        // The unread rest of a dump is dropped with its socket.
         self.diag = all.then_some(diag);
         Ok(all)
     }
@@ -72,7 +72,7 @@ impl HostTcp {
         for socket in sockets.iter().filter(|socket| !socket.is_local) {
             let known = before.binary_search_by_key(&socket.cookie, |seen| seen.cookie).ok();
             let known = known.and_then(|at| before.get(at));
-            // One that was not there has received all that it has since then.
+            // A new socket has received all of its bytes since the last look.
             let since = known.map(|seen| seen.received).or(last.filter(|(_, all)| *all).map(|_| 0));
             let grew = since.map_or(0, |since| socket.received.saturating_sub(since));
             if grew > 0 {
@@ -85,17 +85,16 @@ impl HostTcp {
     }
 }
 
-/// Bytes of packets that brought so many bytes of data.
+/// The bytes of the packets that carried `data` bytes.
 fn with_headers(socket: &TcpSocket, data: u64) -> u64 {
     let headers = HEADERS + if socket.peer.is_ipv6() { HEADERS_V6 } else { 0 };
     let segment = u64::from(socket.segment).max(SEGMENT_MIN);
     data.saturating_add((data / segment).saturating_mul(headers))
 }
 
-/// How many TCP sockets of this host are seen, without loopback.
+/// The number of TCP sockets that can be seen on this host, without loopback.
 ///
-/// # Errors
-/// When the kernel, or a filter of system calls, does not tell.
+/// When the kernel, or a system call filter, refuses.
 pub fn tcp_sockets_seen() -> io::Result<usize> {
     let mut count = 0;
     SockDiag::open()?.sockets(SOCKETS_MAX, &mut |socket| count += usize::from(!socket.is_local))?;

@@ -1,61 +1,62 @@
-//! What the host can take in now, by its processors: how much processor time a byte costs, and how much there is; and
-//! whether that is scarce.
+//! The rate that the host's processors can take in now: the processor time for a byte, and the time that there is. And
+//! whether that time is scarce.
 
 use inhaul_base::{Bitrate, Span, Time};
 
 use super::quota::Bandwidth;
 use super::rundelay::RunTimes;
 
-/// This part of a quota, or of the time that others leave, is used on purpose: what is not foreseen needs the rest.
+/// The part of a quota, or of the time that others leave, that is used on purpose. The rest is for what is not
+/// foreseen.
 const USE: f64 = 0.92;
-/// A quota of which less is used bounds nothing.
+/// A quota bounds nothing if less than this part of it is used.
 const USED: f64 = 0.7;
-/// Waiting for the processor for less than this part of the time is what every host has.
+/// A thread on any host waits for its processor for up to this part of the time.
 const WAITED: f64 = 0.05;
-/// A thread is busy to the full if it runs or waits for this part of the time.
+/// A thread is fully busy if it runs or waits for at least this part of the time.
 const BUSY: f64 = 0.85;
-/// How much of what was found counts.
+/// Weight of a new sample in the average.
 const LEARN: f64 = 0.4;
-/// Less than this part of what comes is lost at little cost: to ask for less would cost more.
+/// A loss up to this part costs less than a lower rate would.
 const LOST: f64 = 0.01;
-/// Without loss a bound grows by this part in each window ...
+/// Without loss, the bound grows by this factor in each window ...
 const GROW: f64 = 1.025;
-/// ... and is given up when it is so many times what comes in.
+/// ... and is dropped once it is this many times the incoming rate.
 const FREE: f64 = 2.0;
-/// Scarcity lasts at least so long after it was last seen, because what is done about it hides it ...
+/// Scarcity counts for at least this time after it was last seen, because the reaction to it hides it ...
 const SPELL: Span = Span::from_secs(2);
-/// ... and twice as long each time that it comes back at once.
+/// ... and for twice the time, up to this, each time that it comes back at once.
 const SPELL_MAX: Span = Span::from_secs(64);
 
-/// What was seen of a window of time.
+/// Measurements over a window of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Window {
     /// How long it was.
     pub(super) length: Span,
-    /// Bytes of packets that came.
+    /// Bytes of packets received.
     pub(super) received: u64,
-    /// Messages that came.
+    /// Messages received.
     pub(super) messages: u64,
     /// Messages that the kernel dropped.
     pub(super) dropped: u64,
-    /// What the thread did.
+    /// The thread's run times.
     pub(super) times: RunTimes,
-    /// What the group with the tightest quota may use, and has used.
+    /// The tightest quota of a group, and how much of it was used.
     pub(super) quota: Option<(Bandwidth, Span)>,
 }
 
-/// The bound that processors set to what comes in.
+/// The processors' bound on the incoming rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
-    /// Bytes a second.
+    /// Bytes per second.
     bound: Option<f64>,
     scarcity: Scarcity,
 }
 
-/// Whether the thread has less processor time than it would use.
+/// Whether processor time is scarce for the thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scarcity {
-    /// Until when it counts as scarce, and for how long it was to last when it was last seen.
+    /// Until when it counts as scarce, and for which time it was last set.
     until: Option<Time>,
     spell: Span,
 }
@@ -75,13 +76,12 @@ impl Scarcity {
 }
 
 impl Load {
-    /// The rate that processors bound what is to come in by; `None`: they do not.
+    /// The processors' bound on the incoming rate; `None`: they set none.
     pub(super) fn intake(&self) -> Option<Bitrate> {
         self.bound.map(|bytes| Bitrate::from_f64((bytes * 8.0).max(1.0)))
     }
 
-    /// Whether the thread has less processor time than it would use: most of a quota is used, or others have their
-    /// turns and it has no time left.
+    /// Whether processor time is scarce for the thread: most of a quota is used, or others run and leave it no time.
     pub(super) fn is_scarce(&self, now: Time) -> bool {
         self.scarcity.until.is_some_and(|until| now < until)
     }
@@ -95,15 +95,15 @@ impl Load {
             return;
         }
         let part = |span: Span| span.as_secs_f64() / seconds;
-        // By the utilisation law what comes through is proportional to the time that is used for it.
+        // Utilisation law: throughput is proportional to the processor time used for it.
         let by_quota = window.quota.and_then(|(bandwidth, used)| {
             let used = part(used) / bandwidth.processors().max(1e-9);
             (used >= USED).then(|| came * USE / used)
         });
         let busy = part(window.times.ran) + part(window.times.waited);
         let by_others = (part(window.times.waited) >= WAITED && busy >= BUSY).then(|| came * USE / busy);
-        // Where a protocol's window keeps what comes within the socket's buffer, turns at full speed and rests are
-        // best: to take a little at a time costs more for each byte. What is lost shows that it does not.
+        // If a protocol's window keeps outstanding data within the socket buffer, full speed with rests is best: small
+        // lots cost more for each byte. Loss shows that the window does not.
         self.scarcity.on_window(now, by_quota.is_some() || by_others.is_some());
         let lost = window.dropped as f64 >= LOST * (window.dropped + window.messages) as f64 && window.dropped > 0;
         let found = by_quota.into_iter().chain(by_others).reduce(f64::min).filter(|_| lost);

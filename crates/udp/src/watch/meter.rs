@@ -1,4 +1,4 @@
-//! What the watched thread tells its watcher.
+//! Counters that the watched thread keeps for its watcher.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use inhaul_base::{Span, Time};
 
 use super::PAUSE_MIN;
 
-/// Counts of the watched thread, which its watcher reads. Each is a plain word: to count costs a store.
+/// Counters of the watched thread, read by its watcher. Each is a plain word, so counting costs a store.
 #[derive(Debug, Default)]
 pub struct Meter {
     received: AtomicU64,
@@ -22,10 +22,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// So many messages came, with so many bytes of packets, headers included. The first of them has waited so long
-    /// in its socket.
+    /// Counts `messages`, with `bytes` of packets, headers included. The first of them waited for `waited` in its
+    /// socket.
     pub fn count(&self, messages: u64, bytes: u64, waited: Span) {
-        // One thread writes, so nothing is lost between the two.
+        // One thread writes, so no count is lost between load and store.
         let add = |word: &AtomicU64, more: u64| {
             word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         };
@@ -36,20 +36,20 @@ impl Meter {
         }
     }
 
-    /// The kernel has dropped so many messages since the start, because the thread had not read those before.
+    /// Notes that the kernel has dropped `all` messages since the start, because the thread had not read earlier ones.
     pub fn note_drops(&self, all: u64) {
         self.dropped.store(all, Ordering::Relaxed);
     }
 
-    /// Bytes wait to be written beside the thread, so many may, and so many were written this way since the start.
+    /// Notes the writer thread's account, in bytes: its backlog, its room, and what it has written since the start.
     pub fn note_backlog(&self, waiting: u64, room: u64, written: u64) {
         self.backlog.store(waiting, Ordering::Relaxed);
         self.backlog_room.store(room, Ordering::Relaxed);
         self.backlog_written.store(written, Ordering::Relaxed);
     }
 
-    /// To receive a batch and to write what was in it took so long that something held it up: the processor, or the
-    /// disk. The watcher tells which.
+    /// Notes a stall: receiving and writing a batch took so long that the processor or the disk must have held it up.
+    /// The watcher decides which.
     pub fn note_stall(&self, start: Time, length: Span) {
         let before = self.stalled.load(Ordering::Relaxed);
         self.last_stall_start.store(start.as_nanos(), Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Meter {
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// How often what came had waited as long as a pause.
+    /// How often a message had waited for as long as a pause.
     pub(super) fn long_waits(&self) -> u64 {
         self.long_waits.load(Ordering::Relaxed)
     }
@@ -77,13 +77,13 @@ impl Meter {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// What waits to be written, what may, and what was written so far, in bytes.
+    /// The writer thread's backlog, its room, and what it has written, in bytes.
     pub(super) fn backlog(&self) -> (u64, u64, u64) {
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         (read(&self.backlog), read(&self.backlog_room), read(&self.backlog_written))
     }
 
-    /// All stalls together, and the last: when it began and how long it was.
+    /// The sum of all stalls; start and length of the last one.
     pub(super) fn stalls(&self) -> (Span, Time, Span) {
         let all = Span::from_nanos(self.stalled.load(Ordering::Acquire));
         let start = Time::from_nanos(self.last_stall_start.load(Ordering::Relaxed));

@@ -1,9 +1,9 @@
-//! The watcher: foresees when a thread that receives will not run, and how much its host can take in now.
+//! The watcher: foresees when a receiving thread will not run, and the rate that its host can take in now.
 //!
-//! rbudp-plus-2006 section 3 has a soft real-time process beside the receiving one, which looks at what the scheduler
-//! will do. This is the same for the Linux of today. A [`Watch`] is a thread that looks at [`Source`]s, each of which
-//! may foresee a pause, keeps account of how often each was right ([`Score`]), and publishes the next pause of those
-//! that can be trusted, and the [intake](Forecast::intake) of the host, through atomics. No protocol is known here.
+//! rbudp-plus-2006 section 3 runs a soft real-time process beside the receiver, which foresees the scheduler. This is
+//! the same for today's Linux. A [`Watch`] is a thread that looks at [`Source`]s. Each source may foresee a pause, and
+//! its [`Score`] counts how often it was right. The watcher publishes the next pause of the trusted sources, and the
+//! host's [intake](Forecast::intake), through atomics. It knows no protocol.
 //!
 //! What each source knows:
 //!
@@ -15,21 +15,22 @@
 //! | [`Source::Competitors`] | how many threads want the processor, and how heavy they are | `/proc/loadavg`, `/proc/PID/stat` |
 //! | [`Source::Disk`] | when the page cache will hold writers up, and the rate of the disk | `/proc/vmstat` |
 //!
-//! Beside that it sees what the host's own TCP takes ([`Watch::tcp`]): a receiver shares its link with that.
+//! It also measures the rate of the host's own TCP ([`Watch::tcp`]), which shares the receiver's link.
 //!
-//! What it may cost is bounded: a watcher takes at most 2 % of a processor at its looks, at ordinary priority, and a
-//! user's programs have few watchers on a host, however many of them receive.
+//! Its cost is bounded: a watcher's looks take at most 2 % of a processor, at ordinary priority, and a user's programs
+//! have at most four watchers on a host.
 //!
-//! What is pure in each is tested with recorded input.
+//! The pure part of each source is tested with recorded input.
 //!
-//! Why no eBPF: a `sched_switch` program (root) would tell the watcher of each switch at once. It would not tell
-//! earlier: what decides about the *next* switch is the run queue of the kernel, which such a program sees only as
-//! far as the unprivileged signals here tell of it, too. It would cost a loader and a toolchain.
+//! Why no eBPF: a `sched_switch` program (root) would report each switch at once, but not earlier. The kernel's run
+//! queue decides the *next* switch, and such a program sees no more of it than the unprivileged signals here. It would
+//! cost a loader and a toolchain.
 
 mod cgroup;
 mod competitors;
 mod disk;
 mod gaps;
+mod handle;
 mod host_tcp;
 mod load;
 mod meter;
@@ -40,19 +41,20 @@ mod rundelay;
 mod score;
 mod sock_diag;
 mod sources;
+mod subject;
 mod watcher;
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::Pause;
 
+pub use handle::Watch;
 pub use host_tcp::tcp_sockets_seen;
 pub use meter::Meter;
 pub use score::Score;
 pub use sources::{Availability, survey};
-pub use watcher::{Subject, Watch};
-
-/// A pause is worth foreseeing from this length on. Shorter ones every busy host has: the kernel takes packets in, for
-/// about a millisecond at a time.
+pub use subject::Subject;
+/// The shortest pause worth foreseeing. Shorter ones happen on every busy host: the kernel takes packets in, for about
+/// a millisecond at a time.
 pub const PAUSE_MIN: Span = Span::from_millis(2);
 
 /// Where a forecast comes from.
@@ -74,7 +76,7 @@ impl Source {
     /// All of them, the most exact first.
     pub const ALL: [Self; 5] = [Self::Quota, Self::Switches, Self::RunDelay, Self::Competitors, Self::Disk];
 
-    /// Its name, as documents and logs have it.
+    /// Its name in documents and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Quota => "quota",
@@ -86,15 +88,14 @@ impl Source {
     }
 }
 
-/// What is foreseen.
+/// A forecast.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Forecast {
-    /// When the thread will next not run.
+    /// The next time when the thread will not run.
     pub pause: Option<Pause>,
-    /// The rate of arriving packets, headers included, that the host can take in on average now; `None`: nothing here
-    /// bounds it.
+    /// The rate of arriving packets, headers included, that the host can take in on average now; `None`: unbounded.
     pub intake: Option<Bitrate>,
-    /// Whether processor time is scarce: most of a quota is used, or others want what the thread would use. Then the
-    /// thread does well to take packets in larger lots, each of which costs less for every byte.
+    /// Whether processor time is scarce: most of a quota is used, or others want the thread's share. Then the thread
+    /// should take packets in larger lots, which cost less for each byte.
     pub scarce: bool,
 }

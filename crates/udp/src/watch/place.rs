@@ -1,13 +1,13 @@
-//! Places for watchers: few of a user's on one host, however many programs receive.
+//! Places for watchers: a user has few of them on one host, however many programs receive.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// So many watchers of one user run on a host at a time. What they see of it is much the same, and each costs some.
+/// Most watchers of one user on a host. They all see much the same, and each one costs.
 const PLACES: usize = 4;
 
-/// A place that a watcher has. It is free again when this is dropped, or when the process ends in any way.
+/// A watcher's place. It is free again when this is dropped, or when the process ends in any way.
 #[derive(Debug)]
 pub(super) struct Place {
     _name: UnixDatagram,
@@ -16,8 +16,7 @@ pub(super) struct Place {
 impl Place {
     /// Takes a place; `None` when all are taken.
     ///
-    /// # Errors
-    /// When there can be no sockets.
+    /// When the system gives no socket.
     pub(super) fn take() -> io::Result<Option<Self>> {
         Self::take_of(&format!("inhaul-watch-{}", rustix::process::geteuid().as_raw()))
     }

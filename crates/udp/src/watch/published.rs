@@ -1,4 +1,5 @@
-//! A forecast in memory that two threads share, without a lock: who is interrupted must not hold up the other.
+//! A forecast in memory that two threads share without a lock, so that an interrupted thread does not hold the other
+//! up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,13 +8,13 @@ use inhaul_transport::Pause;
 
 use super::Forecast;
 
-/// No pause: no pause has no length.
+/// Stands for none: a pause and a rate are never zero.
 const NONE: u64 = 0;
 
 /// See the module's description. One thread writes.
 #[derive(Debug, Default)]
 pub(super) struct Published {
-    /// Odd while it is being written.
+    /// Odd during a write.
     version: AtomicU64,
     start: AtomicU64,
     length: AtomicU64,
@@ -34,7 +35,7 @@ impl Published {
         self.version.store(version.wrapping_add(2), Ordering::SeqCst);
     }
 
-    /// The forecast, if it is another than the one that was `seen`; `None` also while it is being written.
+    /// The forecast, if its version is not `seen`. `None` also during a write.
     pub(super) fn news(&self, seen: &mut u64) -> Option<Forecast> {
         let version = self.version.load(Ordering::Acquire);
         if version == *seen || version % 2 == 1 {

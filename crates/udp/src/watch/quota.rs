@@ -1,23 +1,23 @@
-//! Foresight from the quota of a control group: so much processor time in each period, then nothing runs until the
-//! next. When it will be used up follows from what was used and how fast; when it ends is exact.
+//! Forecasts from a control group's quota: a fixed amount of processor time in each period. Once it is used up, nothing
+//! runs until the next period. When that will be is estimated from the used time and its rate. When it ends is exact.
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::Pause;
 
 use super::PAUSE_MIN;
 
-/// How fast time is used is told over about this long.
+/// The rate of use is measured over about this time.
 const BURN_WINDOW: Span = Span::from_millis(10);
-/// Looks that are further apart say nothing of how fast: the group may have rested in between.
+/// Looks that are further apart tell no rate: the group may have rested in between.
 const LOOK_MAX: Span = Span::from_millis(15);
-/// Who was stopped and goes on looks no later than this after the period has begun.
+/// A stopped thread that continues looks at most this long after its period has begun.
 const RESUMES: Span = Span::from_millis(5);
-/// Less of a quota than this part is used: no look needs to be taken often.
+/// Below this part of the quota, frequent looks are not needed.
 const IDLE_PART: f64 = 0.5;
-/// How much of what was learnt from one period counts for what cannot be used of a quota.
+/// Weight of one period's sample of the part of a quota that cannot be used.
 const LEARN: f64 = 0.25;
 
-/// What a control group may use (`cpu.max`).
+/// A control group's quota (`cpu.max`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bandwidth {
     /// Processor time of a period, over all processors.
@@ -27,7 +27,7 @@ pub(super) struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Processors that it may use on average.
+    /// The number of processors that it may use on average.
     pub(super) fn processors(self) -> f64 {
         self.quota.as_secs_f64() / self.period.as_secs_f64().max(1e-9)
     }
@@ -38,9 +38,9 @@ impl Bandwidth {
 pub(super) struct Account {
     /// Periods that have ended.
     pub(super) periods: u64,
-    /// Those of them in which the quota was used up.
+    /// Periods in which the quota was used up.
     pub(super) throttled: u64,
-    /// Processor time that was used; what is told may be some milliseconds old.
+    /// Used processor time; it may be some milliseconds old.
     pub(super) used: Span,
 }
 
@@ -49,14 +49,15 @@ pub(super) struct Account {
 pub(super) struct QuotaClock {
     pub(super) bandwidth: Bandwidth,
     last: Option<(Time, Account)>,
-    /// When the period in force began, and how exactly that is known.
+    /// When the current period began, and the uncertainty of that.
     began: Option<Time>,
     unsure: Span,
-    /// What had been used by then.
+    /// The used time at that moment.
     used_then: Span,
-    /// Processors in use lately.
+    /// Number of processors in use lately.
     burn: f64,
-    /// What of a quota is left when its threads are stopped: it lies at processors that they do not run on.
+    /// The part of a quota that is left when its threads are stopped: it is assigned to processors on which they do not
+    /// run.
     lost: f64,
 }
 
@@ -66,7 +67,7 @@ impl QuotaClock {
         Self { bandwidth, last: None, began: None, unsure, used_then: Span::ZERO, burn: 0.0, lost: 0.0 }
     }
 
-    /// Whether so much is used that the quota may be used up.
+    /// Whether the quota may soon be used up.
     pub(super) fn is_near(&self) -> bool {
         self.burn >= IDLE_PART * self.bandwidth.processors()
     }
@@ -86,21 +87,21 @@ impl QuotaClock {
         self.forecast(now, account)
     }
 
-    /// A period has ended, and another begun, between the last look and this one.
+    /// Notes that a period has ended, and another begun, between the last look and this one.
     fn note_period(&mut self, now: Time, before: Time, account: Account, last: Account) {
         let Bandwidth { quota, period } = self.bandwidth;
         let passed = now.since(before);
-        // The kernel keeps periods at even distances, whether they are used or not.
+        // The kernel's periods follow each other without gaps, used or not.
         let by_grid = self.began.map(|began| {
             let periods = now.since(began).as_nanos() / period.as_nanos().max(1);
             began + period * periods
         });
-        // Who was stopped goes on when a period begins, or a little later.
+        // A stopped thread continues when a period begins, or a little later.
         let latest = if account.throttled > last.throttled { passed.min(RESUMES) } else { passed };
         let earliest = now - latest;
         let began = match by_grid {
             Some(grid) if self.unsure <= latest && grid >= earliest => grid,
-            // What is in doubt is when in this time it began.
+            // Its start is uncertain within this time.
             _ => {
                 self.unsure = latest;
                 now
@@ -108,7 +109,7 @@ impl QuotaClock {
         };
         let throttled = account.throttled > last.throttled;
         if throttled && account.periods == last.periods + 1 {
-            // All that was used since the period before began is what can be used of a quota.
+            // The usable part of a quota is what was used since the previous period began.
             let since = now.since(began).as_secs_f64() * self.burn;
             let whole = account.used.saturating_sub(self.used_then).as_secs_f64() - since;
             let left = (quota.as_secs_f64() - whole).clamp(-0.2 * quota.as_secs_f64(), 0.5 * quota.as_secs_f64());
@@ -123,7 +124,7 @@ impl QuotaClock {
     fn forecast(&self, now: Time, account: Account) -> Option<Pause> {
         let Bandwidth { quota, period } = self.bandwidth;
         let began = self.began?;
-        // Nothing has run for a whole period: nothing is known.
+        // If nothing has run for a whole period, nothing is known.
         if now.since(began) >= period + self.unsure || self.burn <= 0.0 {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Pauses as a thread's own run delay shows them (`/proc/self/task/TID/schedstat`): how long it has waited for a
-//! processor so far. It is told when the thread has the processor again.
+//! Pauses by a thread's run delay (`/proc/self/task/TID/schedstat`): the sum of its waits for a processor. A wait is
+//! counted when the thread has the processor again.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,12 +9,12 @@ use inhaul_transport::Pause;
 
 use super::PAUSE_MIN;
 
-/// What the kernel counts of a thread.
+/// The kernel's counters of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RunTimes {
     /// Time on a processor.
     pub(super) ran: Span,
-    /// Time that it could have run and did not.
+    /// Time in which it was runnable and waited.
     pub(super) waited: Span,
 }
 
@@ -27,12 +27,12 @@ impl RunTimes {
     }
 }
 
-/// The open file of a thread's run times: it is read many times a second.
+/// The open file of a thread's run times, which is read many times a second.
 #[derive(Debug)]
 pub(super) struct RunFile(File);
 
 impl RunFile {
-    /// Of a thread of this process, by its kernel number.
+    /// Opens the file of a thread of this process, by its kernel id.
     pub(super) fn of_thread(thread: i32) -> std::io::Result<Self> {
         File::open(format!("/proc/self/task/{thread}/schedstat")).map(Self)
     }
@@ -45,20 +45,21 @@ impl RunFile {
     }
 }
 
-/// Finds pauses in run times that are read now and then.
+/// Finds pauses in run times that are read at intervals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RunDelay {
     last: Option<(Time, RunTimes)>,
 }
 
 impl RunDelay {
-    /// The times at `now`. Returns a pause that has ended since the last look, and by when at the latest.
+    /// Takes the times at `now`. Returns a pause that has ended since the last look. Its end is the latest possible
+    /// one.
     pub(super) fn look(&mut self, now: Time, times: RunTimes) -> Option<Pause> {
         let (before, last) = self.last.replace((now, times))?;
         let length = times.waited.saturating_sub(last.waited);
-        // What was told late may have been waited for in many short pieces.
+        // The wait may have come in many short pieces if the last look was long ago.
         let is_one = length >= PAUSE_MIN && now.since(before) <= length * 3;
-        // It ended when the thread began to run again, and ran on since, at most.
+        // It ended when the thread ran again. Since then it ran for `ran` at most.
         let ran = times.ran.saturating_sub(last.ran).as_nanos().min(now.since(before).as_nanos());
         let end = now - Span::from_nanos(ran);
         let start = Time::from_nanos(end.as_nanos().saturating_sub(length.as_nanos()));

@@ -1,17 +1,17 @@
-//! How good a source's forecasts are: foreseen against actual pauses.
+//! A source's score: its forecasts against actual pauses.
 
 use std::collections::VecDeque;
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::Pause;
 
-/// What is foreseen this long before it begins, at the latest, was foreseen; later is of no use.
+/// A forecast counts only if it is made at least this long before the pause.
 const LEAD: Span = Span::from_millis(2);
-/// A pause that begins or ends so much beside what was foreseen was the one that was foreseen.
+/// A pause matches a forecast if it begins or ends within this distance of it.
 const TOLERANCE: Span = Span::from_millis(3);
-/// Pauses and forecasts that wait for each other, at most.
+/// Most pauses and forecasts that wait to be matched.
 const WAITING_MAX: usize = 64;
-/// The newest of so many forecasts count in [`Score::recent_precision`].
+/// [`Score::recent_precision`] is an average over about this many forecasts.
 const RECENT: u32 = 32;
 
 /// The account of a source.
@@ -25,47 +25,47 @@ pub struct Score {
     pub actual: u64,
     /// Those of them that were foreseen.
     pub caught: u64,
-    /// Sums over those that came of how wrong their start and their length were, and of their lengths.
+    /// Sums over the forecasts that came: errors of their starts, errors of their lengths, and lengths.
     pub start_error: Span,
     /// See `start_error`.
     pub length_error: Span,
     /// See `start_error`.
     pub length: Span,
-    /// The forecast in force that is too far ahead to be booked.
+    /// The current forecast, still too far ahead to count.
     next: Option<Pause>,
-    /// Forecasts that have been booked, and whether a pause came.
+    /// Counted forecasts, and whether a pause matched.
     booked: VecDeque<(Pause, bool)>,
-    /// The last forecasts, as a part that was right.
+    /// The right part of the last forecasts.
     recent: f64,
     recent_count: u32,
 }
 
-/// What became of a forecast.
+/// The outcome of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This pause came as this one.
+    /// Foreseen, and the pause that came.
     Right(Pause, Pause),
     /// It did not come.
     Wrong(Pause),
 }
 
 impl Score {
-    /// The part of what was foreseen that came; `None` before anything was.
+    /// The part of forecasts that came; `None` before any.
     pub fn precision(&self) -> Option<f64> {
         (self.foreseen > 0).then(|| self.right as f64 / self.foreseen as f64)
     }
 
-    /// The part of what came that was foreseen; `None` before anything came.
+    /// The part of pauses that were foreseen; `None` before any.
     pub fn recall(&self) -> Option<f64> {
         (self.actual > 0).then(|| self.caught as f64 / self.actual as f64)
     }
 
-    /// The precision of the last forecasts; `None` before there were `least`.
+    /// The precision of the last forecasts; `None` if there were fewer than `least`.
     pub fn recent_precision(&self, least: u32) -> Option<f64> {
         (self.recent_count >= least).then_some(self.recent)
     }
 
-    /// The source foresees this at `now`, or nothing. Calls `hear` with what has come of earlier forecasts.
+    /// Takes the source's forecast at `now`. Calls `hear` with outcomes of earlier ones.
     pub fn foresee(&mut self, now: Time, pause: Option<Pause>, hear: &mut dyn FnMut(Verdict)) {
         while let Some((front, came)) = self.booked.front().copied()
             && front.start + front.length + TOLERANCE * 2 < now
@@ -76,7 +76,7 @@ impl Score {
                 hear(Verdict::Wrong(front));
             }
         }
-        // The last word before it is too late counts.
+        // The last forecast that is early enough counts.
         if let Some(next) = self.next.filter(|next| next.start <= now + LEAD) {
             let after_last = self.booked.back().is_none_or(|(last, _)| next.start >= last.start + last.length);
             if after_last && next.start + LEAD >= now {
@@ -93,9 +93,9 @@ impl Score {
         }
     }
 
-    /// This pause came.
+    /// Takes an actual pause. Calls `hear` with the outcome of a forecast that matches.
     pub fn came(&mut self, actual: Pause, hear: &mut dyn FnMut(Verdict)) {
-        // It may have begun between two looks, of which the first would have been the last before it.
+        // It may have begun between two looks. The forecast of the first look was the last one before it.
         let late = self.next.filter(|next| fits(*next, actual));
         if let Some(next) = late {
             self.next = None;

@@ -1,5 +1,5 @@
-//! What the kernel tells of the TCP sockets of this network namespace (NETLINK_SOCK_DIAG, `INET_DIAG_INFO`). No rights
-//! are needed. The layouts are those of `linux/inet_diag.h` and `linux/tcp.h`, which only ever grow.
+//! The TCP sockets of this network namespace, from the kernel (NETLINK_SOCK_DIAG, `INET_DIAG_INFO`). No rights are
+//! needed. The layouts are those of `linux/inet_diag.h` and `linux/tcp.h`, which only ever grow.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,25 +21,25 @@ const IPPROTO_TCP: u8 = 6;
 const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
-/// Where `struct tcp_info` has what is asked for.
+/// Offsets of the fields in `struct tcp_info`.
 const RCV_MSS_AT: usize = 20;
 const BYTES_RECEIVED_AT: usize = 128;
-/// What the kernel writes of a dump at a time is no more.
+/// The kernel writes at most this much of a dump at a time.
 const BUFFER: usize = 32 * 1024;
-/// Most messages of a dump that are read: each has a socket at least, or the dump is over.
+/// Most messages of a dump to read. Each has at least one socket, or ends the dump.
 const MESSAGES_MAX: usize = 4_096;
 
 /// A socket of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TcpSocket {
-    /// The kernel's name for it, which no other ever has.
+    /// The kernel's cookie, which no other socket ever has.
     pub(super) cookie: u64,
     pub(super) peer: IpAddr,
     /// The peer is this host.
     pub(super) is_local: bool,
-    /// Bytes of data that have come in order.
+    /// Bytes of data received in order.
     pub(super) received: u64,
-    /// Bytes of data in the segments that come.
+    /// Bytes of data in a received segment.
     pub(super) segment: u32,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct SockDiag {
     buffer: Vec<u8>,
 }
 
-/// How a dump goes on after some of its messages.
+/// The state of a dump after some of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dump {
     More,
@@ -58,19 +58,17 @@ enum Dump {
 }
 
 impl SockDiag {
-    /// # Errors
-    /// When the kernel, or a filter of system calls, does not let us.
+    /// When the kernel, or a system call filter, refuses.
     pub(super) fn open() -> io::Result<Self> {
         let socket =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
         Ok(Self { socket, buffer: vec![0; BUFFER] })
     }
 
-    /// Shows each socket to `see`, as far as at most `most` go. Returns whether those were all. If not, or after an
-    /// error, this must not be used again: what is left of a dump would be taken for that of the next.
+    /// Shows at most `most` sockets to `see`. Returns whether those were all. If not, or after an error, do not use
+    /// this again: the rest of the dump would be taken for the next one.
     ///
-    /// # Errors
-    /// When the kernel refuses, or says what is not understood.
+    /// When the kernel refuses, or its answer is not understood.
     pub(super) fn sockets(&mut self, most: usize, see: &mut dyn FnMut(TcpSocket)) -> io::Result<bool> {
         let mut left = most.min(MESSAGES_MAX);
         for family in [AF_INET, AF_INET6] {
@@ -85,7 +83,7 @@ impl SockDiag {
     }
 
     fn read(&mut self, left: &mut usize, see: &mut dyn FnMut(TcpSocket)) -> io::Result<Dump> {
-        // The kernel has the next part of a dump ready: nothing here waits for anybody.
+        // The next part of a dump is ready at once, so this does not block.
         let (len, _) = recv(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT)?;
         messages(self.buffer.get(..len).unwrap_or_default(), left, see)
     }
@@ -97,7 +95,7 @@ fn request(family: u8) -> [u8; 72] {
     bytes[..4].copy_from_slice(&72u32.to_ne_bytes());
     bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes[6..8].copy_from_slice(&DUMP.to_ne_bytes());
-    // The extensions are a mask, of which the first bit is extension 1.
+    // The extensions are a mask whose first bit is extension 1.
     bytes[16..19].copy_from_slice(&[family, IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1)]);
     bytes[20..24].copy_from_slice(&STATES.to_ne_bytes());
     bytes
@@ -115,7 +113,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// Takes the messages in `bytes`, at most `left` of them. What says nothing that is understood of a socket is skipped.
+/// Takes the messages in `bytes`, at most `left` of them. Unknown ones are skipped.
 fn messages(mut bytes: &[u8], left: &mut usize, see: &mut dyn FnMut(TcpSocket)) -> io::Result<Dump> {
     while let (Some(len), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
         if *left == 0 {

@@ -1,4 +1,4 @@
-//! Which sources there are on this host, and what more privilege would give.
+//! Which sources work on this host, and what more privilege would give.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use super::{PAUSE_MIN, Source};
 use crate::sys::SwitchRing;
 use inhaul_base::Span;
 
-/// What a source is worth on this host.
+/// The state of a source on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Availability {
     /// The source; `None`: the priority of the watcher itself.
     pub source: Option<Source>,
     /// Whether it works.
     pub works: bool,
-    /// What it sees, or why it sees nothing.
+    /// What it sees, or why it does not work.
     pub found: String,
-    /// What would give more, as lines to type or words; empty if nothing would.
+    /// What would improve it, as commands or words; empty if nothing would.
     pub more: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Availability {
     }
 }
 
-/// Tries each source with the calling thread, and whether a watcher may have real-time priority. Nothing is changed.
+/// Tries each source on the calling thread, and whether a watcher may have real-time priority. Changes nothing.
 pub fn survey() -> Vec<Availability> {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     let first = i32::try_from(std::process::id()).unwrap_or(thread);
@@ -64,7 +64,7 @@ fn quota() -> Availability {
     }
 }
 
-/// The group that may use the least.
+/// The group with the tightest quota.
 pub(super) fn tightest(groups: &[(Group, Bandwidth)]) -> Option<&(Group, Bandwidth)> {
     groups.iter().min_by(|(_, a), (_, b)| a.processors().total_cmp(&b.processors()))
 }

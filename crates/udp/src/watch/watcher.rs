@@ -1,14 +1,12 @@
-//! The watcher's thread: looks at the sources, as often as there is a reason to.
+//! The watcher's thread: looks at the sources, more often if there is a reason.
 
-use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use inhaul_base::{Span, Time};
-use inhaul_transport::{Pause, TcpFlows};
+use inhaul_transport::Pause;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::cgroup::{self, Book, Group};
@@ -17,139 +15,56 @@ use super::disk::{Disk, PageCache, Seen};
 use super::gaps::{Gaps, Switches};
 use super::host_tcp::HostTcp;
 use super::load::{Load, Window};
-use super::place::Place;
-use super::published::Published;
 use super::quota::{Account, Bandwidth, QuotaClock};
 use super::rundelay::{RunDelay, RunFile, RunTimes};
 use super::score::Verdict;
-use super::{Forecast, Meter, PAUSE_MIN, Score, Source};
-use crate::clock::{Clock, nanos};
+use super::subject::{Shared, Subject};
+use super::{Forecast, PAUSE_MIN, Score, Source};
+use crate::clock::nanos;
 use crate::sys::{Switch, SwitchRing};
 use crate::thread;
 
-/// Between looks while nothing comes in ...
+/// Time between looks while nothing comes in ...
 const REST: Span = Span::from_millis(250);
-/// ... while something does and nothing is in its way ...
+/// ... while data comes in and nothing is in its way ...
 const CALM: Span = Span::from_millis(100);
-/// ... while the disk may be, ...
+/// ... while the disk may be in its way ...
 const DISK: Span = Span::from_millis(20);
-/// ... and while the processor may be: at least and at most, the sooner a pause is near the less.
+/// ... and while the processor may be: least and most. The nearer a pause, the shorter.
 const TENSE: (Span, Span) = (Span::from_micros(1_500), Span::from_millis(10));
-/// A look is followed by a rest of so many times the processor time that it took: 2 % of a processor at most.
+/// After a look the watcher rests for this many times the look's processor time: looks take at most 2 % of a processor.
 const REST_FOR_COST: u64 = 49;
-/// The next look is after this part of the time to the next pause.
+/// The time to the next look is the time to the next pause divided by this.
 const AHEAD: u64 = 3;
-/// A reason to look often lasts for so long.
+/// How long a reason to look often holds.
 const TENSION: Span = Span::from_secs(2);
-/// If no source could be trusted by then, the next time is not before this.
+/// If no source earned trust by then, look often again only after this time.
 const RESIGNATION: Span = Span::from_secs(10);
-/// The host's load is taken over this long: a period of a quota, as usual.
+/// The host's load is measured over this time: a quota's usual period.
 const LOAD: Span = Span::from_millis(100);
-/// Packets that waited as long as a pause, so many times in a window, are a reason to look often.
+/// This many packets in a window that waited as long as a pause are a reason to look often.
 const LONG_WAITS: u64 = 2;
-/// So is the use of this part of a quota.
+/// So is the use of at least this part of a quota.
 const USED: f64 = 0.5;
-/// Competitors are counted this often.
+/// Time between counts of competitors.
 const COUNT: Span = Span::from_secs(1);
-/// What a source foresees is passed on if so much of it came lately, once there were so many forecasts.
+/// A source's forecasts are passed on if at least this part of the last ones came, after at least this many.
 const TRUST: f64 = 0.6;
 const TRUST_AFTER: u32 = 6;
-/// A quota is exact, and is trusted before.
+/// A quota's forecasts are exact, so it is trusted earlier.
 const TRUST_QUOTA: f64 = 0.3;
-
-/// What is watched.
-#[derive(Debug)]
-pub struct Subject {
-    /// The clock that forecasts are in.
-    pub clock: Clock,
-    /// What the thread tells.
-    pub meter: Arc<Meter>,
-    /// Whether what comes in is written to a disk by the thread.
-    pub writes: bool,
-    /// Whether all sources are looked at, to see what each is worth, and not only those that something may follow from.
-    pub thorough: bool,
-    /// Whether it is of interest what the host's own TCP takes.
-    pub tcp: bool,
-}
-
-/// A watcher of the thread that has made it. It ends when this is dropped.
-#[derive(Debug)]
-pub struct Watch {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-    seen: u64,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    published: Published,
-    /// What TCP takes, if that has not been fetched.
-    tcp: Mutex<Option<TcpFlows>>,
-    has_tcp: AtomicBool,
-    stop: AtomicBool,
-}
-
-impl Watch {
-    /// Begins to watch the calling thread. `None`: as many watchers of this user run on this host already as may.
-    ///
-    /// # Errors
-    /// When there are no more threads or sockets.
-    pub fn start(subject: Subject) -> io::Result<Option<Self>> {
-        let Some(place) = Place::take()? else {
-            return Ok(None);
-        };
-        let watched = rustix::thread::gettid().as_raw_nonzero().get();
-        let allowed = thread::allowed_cpus().unwrap_or_default();
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let thread = Builder::new().name("inhaul-watch".to_owned()).spawn(move || {
-            let _place = place;
-            // Short turns, so that it is soon on. Never real time: many of these would leave nothing to whom they watch.
-            let _ = thread::run_in_short_turns();
-            let _ = thread::sleep_exactly();
-            Watcher::new(subject, watched, allowed).run(&theirs);
-        })?;
-        Ok(Some(Self { shared, thread: Some(thread), seen: 0 }))
-    }
-
-    /// The forecast, if it has changed since the last call. Costs the load of a word where it has not.
-    pub fn news(&mut self) -> Option<Forecast> {
-        self.shared.published.news(&mut self.seen)
-    }
-
-    /// What the TCP of this host takes, if that was measured since the last call. Waits for nobody.
-    pub fn tcp(&mut self) -> Option<TcpFlows> {
-        if !self.shared.has_tcp.load(Ordering::Relaxed) {
-            return None;
-        }
-        let mut tcp = self.shared.tcp.try_lock().ok()?;
-        self.shared.has_tcp.store(false, Ordering::Relaxed);
-        tcp.take()
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It panics on nothing that matters to who is ending.
-            let _ = thread.join();
-        }
-    }
-}
 
 /// The processor time of the calling thread.
 fn spent() -> Span {
     Span::from_nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))
 }
 
-/// How long to rest after a look that took `cost`, and that wants the next after `wait`.
+/// The rest after a look that took `cost`, and that asks for the next one after `wait`.
 fn rest(wait: Span, cost: Span) -> Span {
     wait.max(cost * REST_FOR_COST)
 }
 
-/// How things stood when a window of time began.
+/// The counters at the start of a window.
 struct Began {
     at: Time,
     received: u64,
@@ -164,7 +79,7 @@ struct Began {
 struct Quota {
     book: Book,
     clock: QuotaClock,
-    /// What other processes have used of it.
+    /// The time that other processes have used of it.
     others: Option<Span>,
 }
 
@@ -173,10 +88,10 @@ impl Quota {
         Some(Self { book: group.open()?, clock: QuotaClock::new(*bandwidth), others: None })
     }
 
-    /// The account, this process having used `process` in all.
+    /// The account, given the time that this process has used in all.
     fn account(&mut self, process: Span) -> Account {
         let (account, used) = self.book.read().unwrap_or_default();
-        // What the group tells lags by a tick; what this process used is exact. Whichever is more.
+        // The group's count lags by a tick, this process's own is exact. Take the larger one.
         let used = used.map_or(process, |used| {
             let others = self.others.unwrap_or_default().max(used.saturating_sub(process));
             self.others = Some(others);
@@ -186,8 +101,8 @@ impl Quota {
     }
 }
 
-/// The sources and what was learnt of each.
-struct Watcher {
+/// The sources, and the state of each.
+pub(super) struct Watcher {
     subject: Subject,
     watched: i32,
     allowed: Vec<usize>,
@@ -196,32 +111,32 @@ struct Watcher {
     delay: RunDelay,
     ring: Option<SwitchRing>,
     recording: bool,
-    /// What the kernel's clock showed when the subject's showed zero.
+    /// The kernel's clock at zero of the subject's clock.
     origin: u64,
     switches: Switches,
-    /// Pauses by the switches, and by run delay.
+    /// Pauses by switches, and by run delay.
     by_switch: Gaps,
     by_delay: Gaps,
     competition: Option<Competition>,
     counted: Time,
     disk: Disk,
     tcp: HostTcp,
-    /// All that the thread has told of, how long it had waited by then, and how often its quota was used up.
+    /// The sum of the thread's stalls, its wait by then, and how often its quota had been used up.
     stalls: (Span, Span, u64),
-    /// When the disk was last looked at, and what it foresaw.
+    /// When the disk was last looked at, and its forecast.
     disk_seen: Time,
     disk_ahead: Option<Pause>,
-    /// For how long it was the disk.
+    /// How long the disk has held the thread up.
     held_up: Span,
     load: Load,
     window: Option<Began>,
     scores: [Score; Source::ALL.len()],
     tense_until: Time,
-    /// Most of a quota is used, and it foretells what switches would.
+    /// Until then most of a quota counts as used. Its forecasts stand in for those of switches, which are not recorded.
     by_quota_until: Time,
-    /// Nothing else is a reason to look often before this.
+    /// Before this, waits are no reason to look often.
     resigned_until: Time,
-    /// When the next look was to be, and how often quotas had been used up by the last.
+    /// When the next look was due, and how often quotas had been used up by the last one.
     due: Time,
     stopped: u64,
     received: u64,
@@ -231,7 +146,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn new(subject: Subject, watched: i32, allowed: Vec<usize>) -> Self {
+    pub(super) fn new(subject: Subject, watched: i32, allowed: Vec<usize>) -> Self {
         let quotas = cgroup::with_quota(Path::new("/proc/self"));
         let origin = nanos(clock_gettime(ClockId::Monotonic)).saturating_sub(subject.clock.now().as_nanos());
         Self {
@@ -270,7 +185,7 @@ impl Watcher {
         }
     }
 
-    fn run(mut self, shared: &Shared) {
+    pub(super) fn run(mut self, shared: &Shared) {
         while !shared.stop.load(Ordering::Relaxed) {
             let now = self.subject.clock.now();
             let before = spent();
@@ -282,7 +197,7 @@ impl Watcher {
         self.report();
     }
 
-    /// Takes a look, publishes what is new, and says when to look again.
+    /// Takes a look, publishes a new forecast, and returns the time until the next look.
     fn look(&mut self, now: Time, shared: &Shared) -> Span {
         let received = self.subject.meter.received();
         if received == self.received && now >= self.tense_until {
@@ -311,7 +226,7 @@ impl Watcher {
             self.publish(Forecast { pause: None, intake: self.intake(), scarce: self.load.is_scarce(now) }, shared);
             return if self.disk_is_busy() { DISK } else { CALM };
         }
-        // To record switches costs the thread some at each, so that is done where it may tell what nothing else does.
+        // Each recorded switch costs the thread time, so record them only if no other source tells the same.
         let all = self.subject.thorough || now >= self.by_quota_until;
         self.record(all);
         self.take_pauses(now, times, &accounts);
@@ -326,18 +241,18 @@ impl Watcher {
         }
         let pause = self.choose(foreseen);
         self.publish(Forecast { pause, intake: self.intake(), scarce: self.load.is_scarce(now) }, shared);
-        // What is near is looked at often.
+        // Look often if a pause is near.
         let nearest = foreseen.into_iter().flatten().map(|pause| pause.start).min();
         let ahead = nearest.map_or(TENSE.1, |start| start.since(now) / AHEAD);
         ahead.clamp(TENSE.0, TENSE.1)
     }
 
-    /// Whether a source that sees only what others leave of the processor has earned trust.
+    /// Whether a source that sees only other threads' effects has earned trust.
     fn foresees(&self) -> bool {
         [Source::Switches, Source::RunDelay, Source::Competitors].into_iter().any(|source| self.trusts(source))
     }
 
-    /// Whether the disk may be in the way.
+    /// Whether the disk may hold the thread up.
     fn disk_is_busy(&self) -> bool {
         self.disk_ahead.is_some() || self.disk.intake().is_some()
     }
@@ -346,7 +261,7 @@ impl Watcher {
         self.load.intake().into_iter().chain(self.disk.intake()).min()
     }
 
-    // --- What there is to see ---------------------------------------------------------------------------------------
+    // --- Measurements -----------------------------------------------------------------------------------------------
 
     /// The accounts of all groups with a quota.
     fn accounts(&mut self) -> Vec<Account> {
@@ -357,7 +272,7 @@ impl Watcher {
         self.quotas.iter_mut().map(|quota| quota.account(process)).collect()
     }
 
-    /// Sees how loaded the host is, now and then.
+    /// Measures the host's load, once a window.
     fn take_window(&mut self, now: Time, received: u64, times: RunTimes, accounts: &[Account]) {
         let used: Vec<Span> = accounts.iter().map(|account| account.used).collect();
         let meter = &self.subject.meter;
@@ -394,7 +309,7 @@ impl Watcher {
         if is_used {
             self.by_quota_until = now + TENSION;
         }
-        // Short waits are those of every host: threads of this very program have their turns, too.
+        // Every host has short waits: this program's own threads take turns, too.
         let waits = long_waits.saturating_sub(began.long_waits) >= LONG_WAITS && now >= self.resigned_until;
         if is_used || waits && now >= self.tense_until {
             self.tense_until = now + TENSION;
@@ -402,8 +317,8 @@ impl Watcher {
         self.window = Some(next);
     }
 
-    /// A stall that the thread has told of since the last look, if the disk was the cause: the thread was not waiting
-    /// for its processor meanwhile, nor was its quota used up.
+    /// A stall since the last look, if the disk was the cause: the thread was not waiting for its processor then, and
+    /// its quota was not used up.
     fn take_stall(&mut self, times: RunTimes, accounts: &[Account]) -> Option<Pause> {
         let (all, start, length) = self.subject.meter.stalls();
         let throttled = accounts.iter().map(|account| account.throttled).sum();
@@ -426,7 +341,7 @@ impl Watcher {
             self.scores[Source::Disk as usize].came(stall, &mut |verdict| tell(Source::Disk, verdict));
             log::trace!("stall {} {}", stall.start.as_nanos(), stall.length.as_nanos());
         }
-        // To have it told costs the kernel some, so that is not done at every look.
+        // The kernel has to sum this up, so do not ask at every look.
         let often = stall.is_some() || self.disk_is_busy();
         if now.since(self.disk_seen) < if often { DISK } else { CALM } {
             return self.disk_ahead.filter(|pause| pause.start > now);
@@ -438,7 +353,7 @@ impl Watcher {
         self.disk_ahead
     }
 
-    /// Has the kernel record switches, or not: that costs the thread some at each.
+    /// Turns the kernel's record of switches on or off: each switch costs the thread time.
     fn record(&mut self, on: bool) {
         if self.recording != on {
             self.recording = on;
@@ -470,13 +385,13 @@ impl Watcher {
         }
         if let Some(pause) = self.delay.look(now, times) {
             self.by_delay.push(pause);
-            // A thread that is woken and then waits was not taken off, and the switches do not show it.
+            // A thread that is woken and then waits was not preempted, so its switches do not show the wait.
             let is_known = ended.iter().any(|known| known.start <= pause.start + pause.length);
             if !is_known {
                 ended.push(pause);
             }
         }
-        // Who sleeps when the quota is used up is not taken off, but the watcher was stopped as well.
+        // A thread that sleeps when the quota is used up is not preempted either, but the watcher was stopped as well.
         let throttled = accounts.iter().map(|account| account.throttled).sum();
         let stopped = std::mem::replace(&mut self.stopped, throttled) < throttled;
         let pause = Pause { start: self.due, length: now.since(self.due) };
@@ -484,7 +399,7 @@ impl Watcher {
             ended.push(pause);
         }
         for pause in ended {
-            // The watcher may have gone on before the thread, and noted the pause already.
+            // The watcher may have run before the thread, and noted the pause already.
             if self.last_pause.is_some_and(|last| pause.start < last.start + last.length) {
                 continue;
             }
@@ -499,7 +414,7 @@ impl Watcher {
         }
     }
 
-    // --- What follows from it ---------------------------------------------------------------------------------------
+    // --- Forecasts --------------------------------------------------------------------------------------------------
 
     fn foresee_quota(&mut self, now: Time, accounts: &[Account]) -> Option<Pause> {
         let pauses = self.quotas.iter_mut().zip(accounts).filter_map(|(quota, account)| {
@@ -512,7 +427,7 @@ impl Watcher {
     fn foresee_competitors(&mut self, now: Time) -> Option<Pause> {
         if now.since(self.counted) >= COUNT {
             self.counted = now;
-            // Nobody is counted where nobody is to be seen: to look at all threads is not cheap.
+            // Looking at all threads is expensive, so count only if others are runnable.
             let loadavg = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
             let many = competitors::runnable(&loadavg).is_some_and(|count| count > 2);
             let survey = || competitors::survey(Path::new("/proc"), std::process::id(), self.watched, &self.allowed);
@@ -523,7 +438,7 @@ impl Watcher {
         competitors::foresee(now, self.competition?, last, usual)
     }
 
-    /// Whether a source's forecasts came, lately.
+    /// Whether the source's last forecasts came.
     fn trusts(&self, source: Source) -> bool {
         let precision = self.scores[source as usize].recent_precision(TRUST_AFTER);
         match source {
@@ -532,11 +447,11 @@ impl Watcher {
         }
     }
 
-    /// The pause to tell of: of the sources that have earned trust, the one that comes first.
+    /// The first pause among the forecasts of trusted sources.
     fn choose(&self, foreseen: [Option<Pause>; Source::ALL.len()]) -> Option<Pause> {
         let trusted = |source: Source| self.trusts(source);
         let all = Source::ALL.into_iter().zip(foreseen);
-        // The quota knows what the history of its pauses only resembles.
+        // The quota is exact where the history of its pauses is approximate.
         let quota = foreseen[Source::Quota as usize].filter(|_| trusted(Source::Quota));
         quota.or_else(|| {
             let pauses = all.filter(|(source, _)| *source != Source::Quota && trusted(*source));
@@ -551,7 +466,7 @@ impl Watcher {
         }
     }
 
-    /// Logs how good each source was.
+    /// Logs each source's score.
     fn report(&self) {
         log::debug!("the watcher took {:.1} ms of processor", thread::cpu_time().as_millis_f64());
         log::debug!("the watcher looked {} times", self.looks);
@@ -575,7 +490,7 @@ impl Watcher {
     }
 }
 
-/// Logs what became of a forecast, in nanoseconds.
+/// Logs the outcome of a forecast, in nanoseconds.
 fn tell(source: Source, verdict: Verdict) {
     match verdict {
         Verdict::Right(foreseen, actual) => log::trace!(
@@ -595,15 +510,6 @@ fn tell(source: Source, verdict: Verdict) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_watch_ends_when_it_is_dropped_and_says_nothing_where_nothing_comes_in() {
-        let clock = Clock::start();
-        let subject = Subject { clock, meter: Arc::new(Meter::default()), writes: true, thorough: true, tcp: true };
-        let watch = Watch::start(subject).unwrap();
-        // Other tests' watchers may have all places.
-        assert!(watch.is_none_or(|mut watch| watch.news().is_none()));
-    }
 
     #[test]
     fn looks_that_cost_much_are_few() {

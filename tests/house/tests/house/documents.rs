@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use inhaul_house_tests::documents::constants::{self, Constant};
+use inhaul_house_tests::documents::figures;
 use inhaul_house_tests::documents::links::Repository;
 use inhaul_house_tests::documents::results::Results;
-use inhaul_house_tests::documents::{figures, markdown};
 use inhaul_house_tests::rules;
 
-use super::{CIRCLES, entries, read, report, source_files, top};
+use super::{entries, read, report, source_files, top};
 
 /// Documents with measured figures that are not yet compared with kept results. Annotated figures are compared. The
 /// list may only become shorter.
@@ -144,22 +144,6 @@ fn constants_below(folder: &Path) -> Vec<Constant> {
     let mut files = source_files(folder);
     files.retain(|path, _| !rules::is_test(Path::new(path)));
     constants::of_code(&files)
-}
-
-#[test]
-fn architecture_names_the_circles_that_are_left() {
-    let text = read(&top().join("ARCHITECTURE.md"));
-    let parts = markdown::parse(&text);
-    let mut tables = parts.iter().filter_map(|part| match &part.kind {
-        markdown::Kind::Table(rows) if rows[0] == ["crate", "modules that still use each other"] => Some(&rows[1..]),
-        _ => None,
-    });
-    let written: Vec<Vec<String>> = tables.next().expect("ARCHITECTURE.md has a table of circles").to_vec();
-    let circles = CIRCLES.iter().map(|(package, modules)| {
-        let modules: Vec<String> = modules.iter().map(|module| format!("`{module}`")).collect();
-        vec![package.trim_start_matches("inhaul-").to_owned(), modules.join(", ")]
-    });
-    assert_eq!(written, circles.collect::<Vec<_>>(), "ARCHITECTURE.md lists the circles that tests/house allows");
 }
 
 #[test]

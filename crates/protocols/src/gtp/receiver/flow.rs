@@ -78,14 +78,6 @@ pub(super) fn cut_siblings(now: Time, id: FlowId, flows: &mut Flows) {
     }
 }
 
-/// A source is asked for what comes in this time ...
-const SOURCE_SPAN: Span = Span::from_millis(500);
-/// ... in whole groups of digests ...
-const SOURCE_BLOCK: u64 = 1 << 20;
-/// ... but for no more than this, and for no more than this part of what is still to be asked for.
-const SOURCE_ASK_MAX: u64 = 64 << 20;
-const SOURCE_PARTS: u64 = 8;
-
 /// How far a flow is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {
@@ -142,8 +134,8 @@ pub(crate) struct Flow {
     held: Option<Pause>,
     next_rtt_tick: Time,
     /// When data last came, or was asked for when nothing was outstanding.
-    last_data: Time,
-    last_arrival: Time,
+    pub(super) last_data: Time,
+    pub(super) last_arrival: Time,
     pub(super) retransmitted_bytes: u64,
 }
 
@@ -383,47 +375,6 @@ impl Flow {
         }
         let id = self.requests.request(self.core.block, &ranges);
         Some((id, ranges))
-    }
-
-    /// What is asked of a source at a time: what comes in this time, in whole groups of digests. Towards the end it is
-    /// less, so that the last request of a slow source is not what everything waits for.
-    fn source_ask(&self, object: &Object) -> u64 {
-        let rate = self.stream.rate().min(self.controller.target());
-        let left = object.wanted_bytes() / SOURCE_PARTS;
-        rate.bytes_in(SOURCE_SPAN).min(left).clamp(SOURCE_BLOCK, SOURCE_ASK_MAX) / SOURCE_BLOCK * SOURCE_BLOCK
-    }
-
-    /// The same of a source: few, long requests, one more than it serves at once.
-    fn ask_source(&mut self, now: Time, lanes: u32, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
-        if !self.is_under_way() {
-            return None;
-        }
-        let ask = self.source_ask(object);
-        let pending = self.requests.pending_bytes();
-        if pending > ask * u64::from(lanes) {
-            return None;
-        }
-        let ranges = object.take(ask, SOURCE_BLOCK, RANGES_MAX, &self.core.avoid);
-        if ranges.is_empty() {
-            return None;
-        }
-        if pending == 0 {
-            self.last_data = now;
-            self.last_arrival = now;
-        }
-        let id = self.requests.request(self.core.block, &ranges);
-        Some((id, ranges))
-    }
-
-    /// A source delivered some of what it was asked for.
-    pub(super) fn on_delivery(&mut self, now: Time, range: ByteRange) {
-        self.requests.forget(range);
-        self.monitor.on_delivery(range.len());
-        self.last_data = now;
-        self.last_arrival = now;
-        self.core.last_heard = now;
-        let rtt = self.base_rtt();
-        self.stream.on_data(now, range.len(), rtt);
     }
 
     /// Whether the flow is measuring its path and has asked for the burst: one request for each.

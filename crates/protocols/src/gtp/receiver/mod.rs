@@ -5,6 +5,7 @@ mod flow;
 mod held_by;
 mod hold;
 mod requests;
+mod source;
 mod stream;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};

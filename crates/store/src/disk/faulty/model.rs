@@ -1,8 +1,8 @@
-//! What a disk has for certain, and what it may have.
+//! What is certainly on a disk, and what may be.
 //!
-//! Until a file is synced, each of its sectors or pages may be as it was at any time since the last sync, whatever the
-//! others are. So may its length, and its times and permissions together. Names are changed in the order of the
-//! operations, as by file systems with a journal, or each on its own. To sync a file does not sync its name.
+//! Until a file is synced, each of its sectors or pages may have any content since the last sync, independent of the
+//! others. So may its length, and its times and permissions together. Names change in the order of the operations, as
+//! on file systems with a journal, or independently. Syncing a file does not sync its name.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,10 +23,10 @@ use crate::disk::Operation;
 
 type Name = Vec<u8>;
 
-/// Disks write no less at once.
+/// The smallest unit that disks write at once.
 const SECTOR_BYTES: u64 = 512;
 
-/// What was to be synced.
+/// What a failed sync was for.
 pub(super) enum Fault<'a> {
     Of(BorrowedFd<'a>),
     All,
@@ -40,14 +40,14 @@ pub(super) struct Model {
     by_inode: BTreeMap<(u64, u64), usize>,
     /// Changes of names so far.
     changes: u64,
-    /// How many of them a file system with a journal has on the disk.
+    /// How many of them are on the disk of a file system with a journal.
     committed: u64,
 }
 
 #[derive(Debug)]
 struct Node {
     content: Content,
-    /// Permissions and times: what the disk has, and what it may have.
+    /// Permissions and times: the certain ones, and possible ones.
     attributes: Vec<Attributes>,
 }
 
@@ -60,10 +60,10 @@ enum Content {
 
 #[derive(Debug, Default)]
 struct Bytes {
-    /// What the disk has.
+    /// The content that is certainly on the disk.
     certain: Vec<u8>,
     pending: Vec<Change>,
-    /// What the kernel shows and will not write.
+    /// Ranges that the kernel shows and will never write.
     lost: Vec<Range<u64>>,
 }
 
@@ -80,7 +80,7 @@ struct Names {
     pending: Vec<NameChange>,
 }
 
-/// What happens at once: these names get these nodes.
+/// An atomic change: these names get these nodes.
 #[derive(Debug)]
 struct NameChange {
     number: u64,
@@ -155,7 +155,7 @@ impl Model {
         }
     }
 
-    /// Before an operation: the node that it takes a name from.
+    /// Called before an operation: the node that loses a name by it.
     pub(super) fn look(&self, operation: &Operation<'_>) -> Option<usize> {
         match operation {
             Operation::Rename { parent, from, .. } => self.child(*parent, from),
@@ -164,7 +164,7 @@ impl Model {
         }
     }
 
-    /// The operation has been carried out; `before` is what [`look`](Self::look) said.
+    /// Called after an operation; `before` is the result of [`look`](Self::look).
     pub(super) fn note(&mut self, operation: &Operation<'_>, before: Option<usize>) {
         match *operation {
             Operation::Read => {}
@@ -220,7 +220,7 @@ impl Model {
         let Some(of) = self.bytes(file) else { return };
         let sectors = sectors_of(&range);
         if of.lost.iter().any(|lost| overlap(lost, &sectors)) {
-            // The kernel writes whole sectors: what was lost of these goes with it, as processes see it.
+            // The kernel writes whole sectors as processes see them, including bytes that were lost there.
             let mut whole = vec![0; (sectors.end - sectors.start) as usize];
             let len = rustix::io::pread(file, whole.as_mut_slice(), sectors.start).expect("it is open for reading");
             whole.truncate(len.max((range.end - sectors.start) as usize));
@@ -276,7 +276,7 @@ impl Model {
         }
     }
 
-    /// Some of what was written and not synced is taken as written from now on.
+    /// Marks some unsynced bytes as written although they are lost.
     pub(super) fn fail_to_sync(&mut self, fault: &Fault<'_>, random: &mut RandomStream) {
         let nodes = match fault {
             Fault::Of(of) => self.find(*of).map_or(0..0, |node| node..node + 1),
@@ -290,7 +290,7 @@ impl Model {
                 Change::Write { at, bytes } if is_lost => Some(sectors_of(&(*at..*at + bytes.len() as u64))),
                 _ => None,
             });
-            // A sector is written as a whole or not at all, whoever wrote to it.
+            // A sector is written as a whole or not at all.
             for sectors in ranges.collect::<Vec<_>>() {
                 let pending = std::mem::take(&mut bytes.pending);
                 bytes.pending = pending.into_iter().flat_map(|change| change.without(&sectors)).collect();
@@ -299,7 +299,7 @@ impl Model {
         }
     }
 
-    /// Processes may see what the disk has instead of what was lost.
+    /// From now on processes may see the disk's bytes instead of the lost ones.
     pub(super) fn forget(&mut self, random: &mut RandomStream) {
         for (node, path) in self.paths() {
             let Content::File(bytes) = &mut self.nodes[node].content else { continue };
@@ -333,7 +333,7 @@ impl Model {
         paths
     }
 
-    /// Makes what the disk may have beneath `root`; whether names were changed in order.
+    /// Makes a possible content of the disk beneath `root`. Returns whether names were changed in order.
     pub(super) fn survive(&self, root: &Path, random: &mut RandomStream) -> bool {
         let in_order = random.below(2) == 0;
         let last = in_order.then(|| self.committed + random.below(self.changes - self.committed + 1));
@@ -418,7 +418,7 @@ impl NameChange {
 
 impl Bytes {
     fn survive(&self, in_order: bool, random: &mut RandomStream) -> Vec<u8> {
-        // Of each sector the first of its changes; of some files all changes, of some none.
+        // Each sector has its first changes; some files all changes, some none.
         let lost_in_256 = [0, 8, 64, 128, 256][random.below(5) as usize];
         let sector = if random.below(2) == 0 { SECTOR_BYTES } else { 4096 };
         let mut bytes = self.certain.clone();
@@ -435,7 +435,7 @@ impl Bytes {
         }
         let len = if lost_in_256 == 0 { lens[lens.len() - 1] } else { lens[random.below(lens.len() as u64) as usize] };
         bytes.resize(len as usize, 0);
-        // Where the length reached the disk before the bytes did, something else may be there.
+        // If the length reached the disk before the bytes, other bytes may be there.
         if !in_order && random.below(4) == 0 {
             let from = self.certain.len().div_ceil(sector as usize);
             for (number, part) in bytes.chunks_mut(sector as usize).enumerate().skip(from) {
@@ -448,7 +448,7 @@ impl Bytes {
     }
 }
 
-/// The whole sectors that `range` lies in.
+/// `range`, extended to whole sectors.
 fn sectors_of(range: &Range<u64>) -> Range<u64> {
     range.start / SECTOR_BYTES * SECTOR_BYTES..range.end.next_multiple_of(SECTOR_BYTES)
 }
@@ -457,7 +457,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// What `range` has before and behind `hole`.
+/// The parts of `range` before and after `hole`.
 fn without(range: &Range<u64>, hole: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let parts = [range.start..range.end.min(hole.start), range.start.max(hole.end)..range.end];
     parts.into_iter().filter(|part| part.start < part.end)
@@ -482,7 +482,7 @@ impl Change {
         }
     }
 
-    /// Applies the parts in the sectors of which `is_there` says so. `to` does not get shorter.
+    /// Applies the parts in sectors for which `is_there` is true. `to` does not get shorter.
     fn apply(&self, to: &mut Vec<u8>, mut is_there: impl FnMut(usize) -> bool, sector: u64) {
         let before = to.len() as u64;
         to.resize(before.max(self.len_after(before)) as usize, 0);
@@ -508,7 +508,7 @@ impl Change {
     }
 }
 
-/// Writes `bytes`, and leaves out what is zeros.
+/// Writes `bytes`, leaving holes for zeros.
 fn write_sparsely(file: &File, bytes: &[u8]) {
     file.set_len(bytes.len() as u64).unwrap();
     for (number, part) in bytes.chunks(4096).enumerate() {

@@ -12,6 +12,52 @@ use super::*;
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
 const LINK_ITSELF: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW);
 
+/// Paths beneath [`place`], and out of it.
+const PATHS: [&str; 42] = [
+    ".",
+    "./",
+    "..",
+    "a/..",
+    "a/../..",
+    "a/../f",
+    "a//b///f",
+    "a/./b/.",
+    "f",
+    "f/",
+    "f/x",
+    "f/..",
+    "f/.",
+    "none",
+    "none/",
+    "none/x",
+    "a/b/c/f",
+    "to_a/f",
+    "to_a",
+    "to_a/",
+    "to_b/f",
+    "to_b",
+    "a/up",
+    "a/b/up2",
+    "a/b/round",
+    "a/away",
+    "a/away/secret",
+    "secret",
+    "absolute",
+    "nowhere",
+    "self",
+    "self/x",
+    "a/dot/dot/dot/f",
+    "a/b/parent",
+    "a/b/parent/f",
+    "long",
+    "f_as_directory",
+    "/f",
+    "/",
+    "a/b/../../../out/secret",
+    "to_a/..",
+    "to_b/../f",
+];
+
 /// What was opened, or why not.
 fn seen(opened: Result<OwnedFd>) -> std::result::Result<(u64, u64), Errno> {
     opened.map(|opened| rustix::fs::fstat(opened).map(|stat| (stat.st_dev, stat.st_ino)).unwrap())
@@ -69,51 +115,7 @@ fn place() -> (tempfile::TempDir, File) {
 #[test]
 fn paths_are_opened_as_the_kernel_opens_them() {
     let (_dir, top) = place();
-    let paths = [
-        ".",
-        "./",
-        "..",
-        "a/..",
-        "a/../..",
-        "a/../f",
-        "a//b///f",
-        "a/./b/.",
-        "f",
-        "f/",
-        "f/x",
-        "f/..",
-        "f/.",
-        "none",
-        "none/",
-        "none/x",
-        "a/b/c/f",
-        "to_a/f",
-        "to_a",
-        "to_a/",
-        "to_b/f",
-        "to_b",
-        "a/up",
-        "a/b/up2",
-        "a/b/round",
-        "a/away",
-        "a/away/secret",
-        "secret",
-        "absolute",
-        "nowhere",
-        "self",
-        "self/x",
-        "a/dot/dot/dot/f",
-        "a/b/parent",
-        "a/b/parent/f",
-        "long",
-        "f_as_directory",
-        "/f",
-        "/",
-        "a/b/../../../out/secret",
-        "to_a/..",
-        "to_b/../f",
-    ];
-    for path in paths {
+    for path in PATHS {
         for follows_links in [false, true] {
             for flags in [OPEN, OPEN | OFlags::DIRECTORY, OFlags::PATH, LINK_ITSELF, OPEN | OFlags::NOFOLLOW] {
                 let walked = seen(by_walk(&top, path.as_bytes(), flags, follows_links));

@@ -7,37 +7,39 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::LandingError;
 use crate::Kind;
 use crate::beneath::{Beneath, Links, split};
 use crate::disk;
+use crate::journal::Journal;
+use crate::landing_error::LandingError;
 use crate::manifest::check_component;
+use crate::partial;
 
 /// Where a data set is to land.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Site {
-    /// This is what it becomes: its user has named the file or directory, and links in the path are followed.
+    /// The data set becomes this path, given by the user. Links in the path are followed.
     As(PathBuf),
-    /// It lands beneath a directory: no part of the path there may be a symbolic link.
+    /// The data set lands beneath a directory. No component of the path there may be a symbolic link.
     Beneath {
-        /// A directory that the user has named.
+        /// A directory given by the user.
         root: PathBuf,
-        /// Path of the target beneath it, with `/` between its components; empty for a data set whose items go
-        /// straight into `root`.
+        /// Path of the target beneath it, with `/` between its components. Empty: the data set's items go directly into
+        /// `root`.
         path: Vec<u8>,
     },
 }
 
-/// The name of a target that is the directory itself.
+/// The name if the target is the directory itself.
 const ITSELF: &[u8] = b".";
 
-/// A name in an open directory: where the target file or directory is, or will be.
+/// A name in an open directory: the present or future place of the target.
 #[derive(Debug)]
 pub(crate) struct Destination {
     directory: PathBuf,
     open: Beneath,
     name: Vec<u8>,
-    /// Whether its user has named it as what the data set becomes.
+    /// Whether the user gave this path as the target itself.
     is_named: bool,
 }
 
@@ -52,7 +54,7 @@ impl Destination {
         }
     }
 
-    /// The target at `path` beneath this directory, which is named as itself.
+    /// The target at `path` beneath this directory.
     pub(crate) fn beneath(self, path: &[u8], kind: Kind) -> Result<Self, LandingError> {
         check_path(&self.directory, path)?;
         if path.is_empty() {
@@ -92,17 +94,17 @@ impl Destination {
         }
     }
 
-    /// The directory `open`, which people know as `directory`, itself.
+    /// The directory `open` itself. Messages call it `directory`.
     pub(crate) fn itself(directory: PathBuf, open: Beneath) -> Self {
         Self { directory, open: open.by_owner(), name: ITSELF.to_vec(), is_named: false }
     }
 
-    /// The name `name` in the directory `open`, for what its user has named so.
+    /// The target `name` in the directory `open`, given by the user.
     pub(crate) fn named_in(directory: PathBuf, open: Beneath, name: &[u8]) -> Self {
         Self { directory, open: open.by_owner(), name: name.to_vec(), is_named: true }
     }
 
-    /// Whether its user has named it as what the data set becomes, rather than as a directory to land in.
+    /// Whether the user gave this path as the target itself, rather than a directory to land in.
     pub(crate) fn is_named(&self) -> bool {
         self.is_named
     }
@@ -127,9 +129,24 @@ impl Destination {
         &self.name
     }
 
-    /// How much a user may still write there, in bytes; `None` if the file system cannot say.
+    /// The name of the journal, which lies in the same directory.
+    pub(crate) fn journal_name(&self) -> Vec<u8> {
+        partial::journal_name(&self.name)
+    }
+
+    /// The path of the journal, for people.
+    pub(crate) fn journal_path(&self) -> PathBuf {
+        self.shown(Kind::File, &self.journal_name())
+    }
+
+    /// Whether another process is landing something there: it holds the journal's lock.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.reopen().is_ok_and(|directory| Journal::is_locked(&directory, &self.journal_name()))
+    }
+
+    /// The free bytes for this user; `None` if the file system does not tell.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
-        // What is there already may be the way to another file system.
+        // An existing target may be a mount point.
         let stat = rustix::fs::fstatvfs(self.nearest().ok()?.fd()).ok()?;
         (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
     }
@@ -142,8 +159,8 @@ impl Destination {
         }
     }
 
-    /// Checks that the file system, and the user's limits, allow files of `size` bytes: with one that has no name.
-    /// Where there is no such thing it shows when the file is made.
+    /// Checks that the file system and the user's limits allow files of `size` bytes, with an unnamed file. Without
+    /// support for unnamed files, the error comes when the file is made.
     pub(crate) fn check_file_size(&self, path: PathBuf, size: u64) -> Result<(), LandingError> {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let Ok(trial) = rustix::fs::openat(self.open.fd(), ".", flags, Mode::from_raw_mode(0o600)) else {
@@ -155,14 +172,14 @@ impl Destination {
         }
     }
 
-    /// The directory that the target lies in, once more.
+    /// Opens the target's parent directory again.
     pub(crate) fn reopen(&self) -> Result<Beneath, LandingError> {
         self.open
             .open_directory(b"", Links::Refuse)
             .map_err(|errno| LandingError::from_errno("open", self.directory.clone(), errno))
     }
 
-    /// The target if it is a directory, or else the directory that it lies in.
+    /// The target if it is a directory, or else its parent.
     pub(crate) fn nearest(&self) -> Result<Beneath, LandingError> {
         self.open_target().ok().flatten().map_or_else(|| self.reopen(), Ok)
     }
@@ -177,7 +194,7 @@ impl Destination {
         }
     }
 
-    /// A path of a data set of `kind`, for people; the empty path is what paths are relative to.
+    /// A path of a data set of `kind`, for people. The empty path is the base of all paths.
     pub(crate) fn shown(&self, kind: Kind, path: &[u8]) -> PathBuf {
         let base = match kind {
             Kind::File => self.directory.clone(),
@@ -186,7 +203,7 @@ impl Destination {
         if path.is_empty() { base } else { base.join(OsStr::from_bytes(path)) }
     }
 
-    /// Makes the target directory unless it is there, opens it, and says whether it was made.
+    /// Makes the target directory unless it exists, opens it, and returns whether it was made.
     pub(crate) fn make_directory(&self) -> Result<(Beneath, bool), LandingError> {
         let failed = |action, errno| LandingError::from_errno(action, self.target(), errno);
         let made = match self.open.stat(&self.name, Links::Refuse) {
@@ -211,16 +228,15 @@ impl Destination {
         self.open.remove_directory(&self.name)
     }
 
-    /// Makes the target's name last.
+    /// Syncs the target's name to the disk.
     pub(crate) fn sync(&self) -> rustix::io::Result<()> {
         disk::sync_directory(self.open.fd())
     }
 }
 
-/// Makes the directories that a target at `path` beneath `root` lies in, and says which, parents first.
+/// Makes the parent directories of a target at `path` beneath `root`, and returns the new ones, parents first.
 ///
-/// # Errors
-/// When one cannot be made, when the way there leads through a link, or when a component of the path is no name.
+/// When one cannot be made, when the path goes through a link, or when a component is not a valid name.
 pub fn make_parents(root: &Path, path: &[u8]) -> Result<Vec<PathBuf>, LandingError> {
     check_path(root, path)?;
     let top = Beneath::at(root).map_err(|errno| LandingError::from_errno("open", root.to_owned(), errno))?;
@@ -241,7 +257,7 @@ pub fn make_parents(root: &Path, path: &[u8]) -> Result<Vec<PathBuf>, LandingErr
     Ok(made)
 }
 
-/// A client has chosen `path`, so it must stay beneath `root`.
+/// Checks that `path`, chosen by a client, stays beneath `root`.
 fn check_path(root: &Path, path: &[u8]) -> Result<(), LandingError> {
     let is_sound = path.is_empty() || path.split(|&b| b == b'/').all(|name| check_component(name, path).is_ok());
     if is_sound { Ok(()) } else { Err(LandingError::NoDirectory { path: root.join(OsStr::from_bytes(path)) }) }

@@ -1,23 +1,42 @@
 //! Names of partial files and of journals.
 
-/// What a partial file's name ends in.
+use crate::beneath::split;
+use crate::{Kind, Manifest};
+
+/// The suffix of partial files.
 const SUFFIX: &[u8] = b".partial";
-/// What a journal's name ends in.
+/// The suffix of journals.
 const JOURNAL_SUFFIX: &[u8] = b".inhaul";
 /// Longest name of a file, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// Hexadecimal digits that stand for what was cut off a name.
+/// Hexadecimal digits in place of the cut part of a name.
 const HASH_DIGITS: usize = 16;
 
-/// The name of the partial file of `name`: `NAME.partial`, or, when that is too long or the data set has something of
-/// that name itself, one with a hash of the name in it. Always the same for the same name and data set.
-pub(super) fn partial_name(name: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+/// Path of the partial file of `index` relative to the base, in a data set that lands as `name`.
+pub(crate) fn partial_path(manifest: &Manifest, name: &[u8], index: usize) -> Vec<u8> {
+    match manifest.kind() {
+        Kind::File => partial_beside(manifest, name),
+        Kind::Directory => partial_beside(manifest, &manifest.entries()[index].path),
+    }
+}
+
+/// Path of the partial file that becomes `path`.
+pub(crate) fn partial_beside(manifest: &Manifest, path: &[u8]) -> Vec<u8> {
+    let (parent, name) = split(path);
+    let beside = |name: &[u8]| if parent.is_empty() { name.to_vec() } else { [parent, name].join(&b'/') };
+    let is_taken = |name: &[u8]| manifest.kind() == Kind::Directory && manifest.has(&beside(name));
+    beside(&partial_name(name, is_taken))
+}
+
+/// The name of the partial file of `name`: `NAME.partial`. If that is too long, or the data set has a file of that
+/// name, a hash of the name is in it. It is always the same for the same name and data set.
+fn partial_name(name: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     with_suffix(name, SUFFIX, is_taken)
 }
 
-/// The name of the journal of a data set called `name`: `NAME.inhaul`, or one with a hash in it when that is too long.
-/// One that lands straight in its directory (`.`) has `.inhaul` there.
-pub(super) fn journal_name(name: &[u8]) -> Vec<u8> {
+/// The name of the journal of the data set `name`: `NAME.inhaul`, with a hash in it if that is too long. If the data
+/// set lands directly in its directory (`.`), the journal is `.inhaul` there.
+pub(crate) fn journal_name(name: &[u8]) -> Vec<u8> {
     with_suffix(if name == b"." { b"" } else { name }, JOURNAL_SUFFIX, |_| false)
 }
 
@@ -28,7 +47,7 @@ fn with_suffix(name: &[u8], suffix: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> 
     }
     let mut hasher = blake3::Hasher::new();
     loop {
-        // Each round hashes the name once more and so gives another digest.
+        // Each round hashes the name once more, which gives another digest.
         hasher.update(name);
         let digits = hasher.finalize().to_hex();
         let kept = cut(name, NAME_BYTES_MAX - 1 - HASH_DIGITS - suffix.len());

@@ -18,24 +18,24 @@ pub enum LandingError {
         /// The missing directory.
         path: PathBuf,
     },
-    /// The destination leads out of the directory that others may bring data sets into.
+    /// The destination is outside of the directory into which clients may bring data sets.
     #[error("'{}' leads outside of what may be written; name a path beneath it", show(path))]
     Outside {
         /// The destination.
         path: PathBuf,
     },
-    /// A file would be replaced that is another one.
+    /// A different file would be replaced.
     #[error(
         "'{}'{} exists already and differs: remove it, choose another destination, or say what becomes of it with --existing",
         show(path), and_others(*others)
     )]
     Exists {
-        /// The file that is there.
+        /// The existing file.
         path: PathBuf,
-        /// How many others are in the way too.
+        /// The number of other files in the way.
         others: usize,
     },
-    /// A file is there that has the name of a partial file, and no journal says that it is one.
+    /// A file has the name of a partial file, but no journal owns it.
     #[error(
         "'{}' exists already, and is not known as a part of this transfer: remove it or allow overwriting",
         show(path)
@@ -47,7 +47,7 @@ pub enum LandingError {
     /// Another transfer is bringing the same data set to the same place.
     #[error("another transfer is bringing '{}' right now: let it end, or choose another destination", show(path))]
     Busy {
-        /// What both would bring.
+        /// The target of both.
         path: PathBuf,
     },
     /// An earlier transfer has begun to bring another data set under this name.
@@ -57,35 +57,35 @@ pub enum LandingError {
         format_bytes(*bytes), printable(name), show(path)
     )]
     HasAnother {
-        /// What was to be brought.
+        /// The target.
         path: PathBuf,
         /// The name of the other data set, at its source.
         name: Vec<u8>,
-        /// What was verified of it.
+        /// Its verified bytes.
         bytes: u64,
     },
-    /// Something that is not ours has the journal's name.
+    /// A file that is not ours has the journal's name.
     #[error(
         "'{}' is not the journal of a transfer that this release could go on with: move it away, or choose another destination",
         show(path)
     )]
     NotAJournal {
-        /// What is there.
+        /// The item in the way.
         path: PathBuf,
     },
-    /// A directory is needed and something else has its name.
+    /// A file has the name of a needed directory.
     #[error("'{}' is not a directory: remove it, or choose another destination", show(path))]
     NotADirectory {
-        /// What is there.
+        /// The item in the way.
         path: PathBuf,
     },
-    /// A data set of one file is to become what is a directory.
+    /// The target of a single file is a directory.
     #[error("'{0}' is a directory: say '{0}/' to put the file into it", show(path))]
     NeedsSlash {
         /// The directory.
         path: PathBuf,
     },
-    /// A directory that was there, and that no transfer has begun, would be added to.
+    /// An existing directory, not made by a transfer, would be added to.
     #[error(
         "'{0}' exists already, and {1} would be added to it: {2}--existing update, keep or replace adds to it",
         show(path), count_of(*additions), if *is_named { format!("say '{}/' to put the data set into it under its own name; ", show(path)) } else { String::new() }
@@ -93,18 +93,18 @@ pub enum LandingError {
     WouldAdd {
         /// The directory.
         path: PathBuf,
-        /// Files, directories and links that it would get.
+        /// The number of files, directories and links to add.
         additions: u64,
-        /// Whether it was named as what the data set becomes.
+        /// Whether the user gave it as the target itself.
         is_named: bool,
     },
-    /// A device, a pipe or a socket is where something should land.
+    /// A device, a pipe or a socket is in the place of a file.
     #[error("'{}' is neither a file nor a link, and never replaced: choose another destination", show(path))]
     Special {
-        /// What is there.
+        /// The item in the way.
         path: PathBuf,
     },
-    /// A partial file has another name, or something else is in its place: nothing is written there.
+    /// A partial file has a hard link, or another file is in its place: nothing is written there.
     #[error("'{}' has other names (hard links), or is no file any more, and is not written to: remove it", show(path))]
     Linked {
         /// The file.
@@ -116,26 +116,26 @@ pub enum LandingError {
         show(path)
     )]
     Disturbed {
-        /// What it would have become.
+        /// The file that it would have become.
         path: PathBuf,
     },
-    /// A file is to get the name that a directory has.
+    /// A directory has the name of a file.
     #[error("'{}' is a directory where a file should land: remove it, or choose another destination", show(path))]
     IsADirectory {
         /// The directory.
         path: PathBuf,
     },
-    /// The disk, or the user's share of it, is too small or full.
+    /// The disk, or the user's quota, is too small or full.
     #[error(
         "not enough space for '{}': {} needed, {} free; make room, or choose another destination",
         show(path), format_bytes(*needed), format_bytes(*free)
     )]
     NoSpace {
-        /// What was to be written.
+        /// The file to write.
         path: PathBuf,
-        /// How much it still needs, in bytes.
+        /// The bytes that are still needed.
         needed: u64,
-        /// How much there is, in bytes.
+        /// The free bytes.
         free: u64,
     },
     /// The file system does not allow files as large as this.
@@ -149,7 +149,7 @@ pub enum LandingError {
         /// Its size in bytes.
         size: u64,
     },
-    /// Two names of the data set are one on the destination's file system.
+    /// Two names of the data set are the same on the destination's file system.
     #[error(
         "'{}' and '{}'{} are one name on the file system there, and one would replace the other: leave one out by --exclude, rename it at its source, or choose another destination",
         show(first), show(second), and_others(*others)
@@ -159,18 +159,18 @@ pub enum LandingError {
         first: PathBuf,
         /// The other.
         second: PathBuf,
-        /// How many other pairs there are.
+        /// The number of other pairs.
         others: usize,
     },
-    /// The destination's file system does not take a name.
+    /// The destination's file system refuses a name.
     #[error(
         "the file system there does not take the name of '{}' ({source}; {why}): leave it out by --exclude, rename it at its source, or choose another destination",
         show(path)
     )]
     NameRefused {
-        /// What would have the name.
+        /// The file that would have the name.
         path: PathBuf,
-        /// Why the name is refused, as far as it shows.
+        /// Why the name is refused, if known.
         why: &'static str,
         /// The system's error.
         source: io::Error,
@@ -178,15 +178,15 @@ pub enum LandingError {
     /// Permission is missing, or the file system is read-only.
     #[error("'{}' cannot be written ({source}): choose a destination that you may write to", show(path))]
     NotWritable {
-        /// What was to be written.
+        /// The file to write.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// The user has stopped it before it had begun.
+    /// The user has stopped it before it began.
     #[error("it was stopped")]
     Stopped,
-    /// Bytes for beyond the end of the data set.
+    /// Bytes beyond the end of the data set.
     #[error("the range {0} ends beyond the data set")]
     OutOfRange(ByteRange),
     /// There is no file of that index in the data set.
@@ -204,7 +204,7 @@ pub enum LandingError {
     /// Files are missing at the end.
     #[error("{missing} files are not complete")]
     Incomplete {
-        /// How many.
+        /// Their number.
         missing: usize,
     },
     /// A sync has failed before, so the disk may lack what was written.
@@ -213,15 +213,15 @@ pub enum LandingError {
         show(path)
     )]
     NotSynced {
-        /// What was landing.
+        /// The target.
         path: PathBuf,
     },
     /// The system reports something else.
     #[error("cannot {action} '{}': {source}", show(path))]
     Io {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -229,7 +229,7 @@ pub enum LandingError {
 }
 
 impl LandingError {
-    /// Whether the system reports it, rather than the landing itself.
+    /// Whether the error is the system's, rather than the landing's.
     pub(crate) fn is_of_the_disk(&self) -> bool {
         matches!(self, Self::Io { .. } | Self::NoSpace { .. } | Self::FileTooLarge { .. } | Self::NotWritable { .. })
     }
