@@ -64,6 +64,8 @@ const SLEEPS: &[(&str, &str)] = &[
     ("crates/engine/src/paths/changing.rs", "probes wait until the server has read that they come"),
     ("crates/serve/src/greeting.rs", "the clock of a file system has to move on"),
     ("crates/serve/src/server.rs", "whether a predecessor has released a port can only be polled"),
+    ("crates/sources/src/fake.rs", "a source of tests delivers slowly"),
+    ("crates/sources/src/http/odd.rs", "a server of tests delivers slowly"),
     ("crates/sources/src/opener.rs", "backs off before it opens a mirror again"),
     ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
     ("crates/cli/src/service.rs", "whether the server was told to stop, and is alive, can only be polled"),
