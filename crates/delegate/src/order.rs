@@ -302,7 +302,7 @@ pub(crate) mod tests {
             let order = order(Origin::Servers { sources: vec![local.to_owned()] });
             assert!(matches!(order.sources(), Err(SourceError::NotTrusted(_))), "{local}");
         }
-        let bad = order(Origin::Servers { sources: vec!["http://a/f".to_owned()] });
+        let bad = order(Origin::Servers { sources: vec!["ftp://a/f".to_owned()] });
         assert!(matches!(bad.sources(), Err(SourceError::Scheme(_))));
         let rules = vec![OrderRule::Include("[z-a]".to_owned())];
         let bad = Order { rules, ..order(Origin::Client { sources: 1 }) };

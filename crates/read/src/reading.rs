@@ -26,8 +26,8 @@ use inhaul_engine::paths::{PathNews, Paths};
 use inhaul_session::api::error::{FileProblem, MoveError};
 use inhaul_session::api::options::NetOptions;
 use inhaul_session::session::frame::Frame;
+use inhaul_sources::Fate;
 use inhaul_sources::opener::MirrorId;
-use inhaul_sources::{Fate, RangeSource};
 
 /// Memory for parts that are being fetched, of all data sets together. What 10 Gbit/s bring in 200 ms.
 const AHEAD_BYTES: u64 = 256 << 20;

@@ -14,7 +14,7 @@ pub type MayUse<'a> = &'a [(&'a str, &'a [&'a str])];
 
 /// The rooms of the crates that have several. A room that is not listed may not exist.
 ///
-/// All rooms use the types of the callers' interface. The dependencies of crates keep apart the rooms of different crates.
+/// All rooms use the types of the callers' interface. Crates are kept apart by their dependencies.
 pub const ROOMS: &[(&str, MayUse<'static>)] = &[
     ("session", &[("api", &[]), ("system", &["api"]), ("session", &["system", "api"])]),
     ("engine", &[("engine", &[]), ("paths", &["engine"])]),

@@ -410,7 +410,7 @@ mod tests {
             ("inhaul://::1/f", SourceError::Host(text("::1"))),
             ("inhaul://a/50%", SourceError::Path(text("50%"))),
             // What stands behind a '#' may be a secret.
-            ("http://a/f#.secret", SourceError::Scheme(text("http://a/f"))),
+            ("ftp://a/f#.secret", SourceError::Scheme(text("ftp://a/f"))),
             ("inhaul://a/50%#.secret#", SourceError::Path(text("50%"))),
             ("inhaul://a,b,,#.secret", SourceError::Host(text(""))),
             ("inhaul://a/%+1", SourceError::Path(text("%+1"))),
