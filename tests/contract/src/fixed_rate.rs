@@ -102,6 +102,8 @@ struct Fetching {
 }
 
 impl ReceiverFlow for Fetching {
+    type Requests = RangeSet;
+
     fn core(&self) -> &receiver::FlowCore {
         &self.core
     }
@@ -110,20 +112,20 @@ impl ReceiverFlow for Fetching {
         &mut self.core
     }
 
-    fn pending_bytes(&self) -> u64 {
-        self.pending.covered()
+    fn requests(&self) -> &RangeSet {
+        &self.pending
+    }
+
+    fn requests_mut(&mut self) -> &mut RangeSet {
+        &mut self.pending
+    }
+
+    fn arrival_rate(&self) -> Bitrate {
+        self.rate
     }
 
     fn last_request(&self) -> u32 {
         self.requests
-    }
-
-    fn abandon(&mut self) -> Vec<ByteRange> {
-        std::mem::take(&mut self.pending).iter().collect()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.core.path.is_open() && self.pending.is_empty()
     }
 
     fn time_for(&self, bytes: u64) -> Span {
@@ -142,10 +144,6 @@ impl ReceiverFlow for Fetching {
             outstanding_bytes: self.pending.covered(),
             ..self.core.stats()
         }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.pending.fragments() * 40
     }
 }
 

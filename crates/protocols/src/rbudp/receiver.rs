@@ -3,10 +3,10 @@
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::division::{Changed, Division, Share, Shared, ToldRate};
 use inhaul_transport::kit::path::PathRules;
-use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence};
+use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run};
 use inhaul_transport::kit::wire::{Message, RANGES_MAX, Reader};
 use inhaul_transport::kit::{Meter, Object};
-use inhaul_transport::{EndpointConfig, Expected, FlowError, FlowId, FlowStats, HostSample, Pause, Place};
+use inhaul_transport::{EndpointConfig, FlowError, FlowId, FlowStats, HostSample, Pause, Place};
 
 use super::tally::Tally;
 use super::wire::{DataHeader, HEADER_LEN, HOLD_AFTER_MAX, HOLD_MAX, OwnMessage, PIECE_BYTES_MAX, Section, VERSION};
@@ -24,8 +24,6 @@ const SETTLE_MAX: Span = Span::from_millis(50);
 const SETTLE_PACKETS: u64 = 2;
 /// A pause that leaves less than this to be held at the sender is not worth a message.
 const HOLD_MIN: Span = Span::from_millis(1);
-/// A sender that answers probes but sends no data for so long is given up.
-const MUTE_MAX: Span = Span::from_secs(150);
 
 /// All flows of a host that fetches.
 pub(super) type RbudpReceiver = Receiver<Rbudp>;
@@ -225,6 +223,8 @@ impl Shared for Flow {
 }
 
 impl ReceiverFlow for Flow {
+    type Requests = Tally;
+
     fn core(&self) -> &FlowCore {
         &self.core
     }
@@ -233,8 +233,22 @@ impl ReceiverFlow for Flow {
         &mut self.core
     }
 
-    fn pending_bytes(&self) -> u64 {
-        self.tally.pending_bytes()
+    fn requests(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn requests_mut(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    fn arrival_rate(&self) -> Bitrate {
+        // It includes the effect of losses. It is not measured while there are no requests. So it does not depend on the
+        // distribution of requests, and two flows cannot each count as the faster one.
+        self.meter.measured().unwrap_or(self.given())
+    }
+
+    fn last_data(&self) -> Option<Time> {
+        Some(self.last_data)
     }
 
     fn last_request(&self) -> u32 {
@@ -246,31 +260,8 @@ impl ReceiverFlow for Flow {
         self.tally.abandon()
     }
 
-    fn is_idle(&self) -> bool {
-        self.core.path.is_open() && self.tally.pending_bytes() == 0
-    }
-
-    fn time_for(&self, bytes: u64) -> Span {
-        let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
-        // The arrival rate includes the effect of losses. It is not measured while there are no requests. So it does
-        // not depend on the distribution of requests, and two flows cannot each count as the faster one.
-        self.meter.measured().unwrap_or(self.given()).time_for(bytes) + rtt
-    }
-
     fn due(&self) -> Option<Time> {
         self.done.map(|done| self.settles_at(done))
-    }
-
-    fn silence(&self) -> Option<Silence> {
-        let silent = self.core.silence();
-        let since = self.last_data;
-        let mute = Silence { until: since + MUTE_MAX, since, no_path: true };
-        if self.tally.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
-    }
-
-    fn expected(&self) -> Option<Expected> {
-        let (range, body) = self.tally.expected()?;
-        Some(Expected { head_len: HEADER_LEN, body_len: body as usize, range })
     }
 
     fn stats(&self) -> FlowStats {
@@ -285,10 +276,6 @@ impl ReceiverFlow for Flow {
             outstanding_bytes: self.tally.pending_bytes(),
             ..self.core.stats()
         }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.tally.memory_bytes()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use inhaul_base::{ByteRange, RangeSet};
+use inhaul_transport::kit::receiver::Requests;
 
 use super::wire::{BITMAP_BLOCKS_MAX, SECTION_BYTES, Section};
 
@@ -204,6 +205,24 @@ impl Tally {
     /// Bytes of memory, about.
     pub(super) fn memory_bytes(&self) -> usize {
         self.arrived.capacity() * 8 + self.parts.len() * 48
+    }
+}
+
+impl Requests for Tally {
+    fn pending_bytes(&self) -> u64 {
+        self.pending_bytes()
+    }
+
+    fn abandon(&mut self) -> Vec<ByteRange> {
+        self.abandon()
+    }
+
+    fn expected(&self) -> Option<(ByteRange, u64)> {
+        self.expected()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
     }
 }
 

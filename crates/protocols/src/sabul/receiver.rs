@@ -3,10 +3,10 @@
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::division::{Changed, Division, Share, Shared, ToldRate};
 use inhaul_transport::kit::path::PathRules;
-use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence};
+use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run};
 use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{LossList, Meter, Object, Outstanding};
-use inhaul_transport::{EndpointConfig, Expected, FlowId, FlowStats, Place};
+use inhaul_transport::{EndpointConfig, FlowId, FlowStats, Place};
 
 use super::laws::LawName;
 use super::wire::{DataHeader, ERR_RANGES_MAX, HEADER_LEN, OwnMessage, VERSION, WINDOW_PACKETS};
@@ -24,8 +24,6 @@ const LEAD_MIN: u64 = 1 << 20;
 const LEAD_MAX: u64 = 1 << 31;
 /// A part of the lead that is worth a request.
 const LEAD_STEP: u64 = 8;
-/// A sender that answers probes but sends no data for so long is given up.
-const MUTE_MAX: Span = Span::from_secs(150);
 
 /// All flows of a host that fetches.
 pub(super) type SabulReceiver = Receiver<Sabul>;
@@ -205,6 +203,8 @@ impl Shared for Flow {
 }
 
 impl ReceiverFlow for Flow {
+    type Requests = Outstanding;
+
     fn core(&self) -> &FlowCore {
         &self.core
     }
@@ -213,41 +213,28 @@ impl ReceiverFlow for Flow {
         &mut self.core
     }
 
-    fn pending_bytes(&self) -> u64 {
-        self.outstanding.pending_bytes()
+    fn requests(&self) -> &Outstanding {
+        &self.outstanding
+    }
+
+    fn requests_mut(&mut self) -> &mut Outstanding {
+        &mut self.outstanding
+    }
+
+    fn arrival_rate(&self) -> Bitrate {
+        self.meter.rate()
+    }
+
+    fn last_data(&self) -> Option<Time> {
+        Some(self.last_data)
     }
 
     fn last_request(&self) -> u32 {
         self.outstanding.last_id()
     }
 
-    fn abandon(&mut self) -> Vec<ByteRange> {
-        self.outstanding.abandon().iter().collect()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.core.path.is_open() && self.outstanding.pending_bytes() == 0
-    }
-
-    fn time_for(&self, bytes: u64) -> Span {
-        let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
-        self.meter.rate().time_for(bytes) + rtt
-    }
-
     fn due(&self) -> Option<Time> {
         self.ack_due.into_iter().chain(self.syn_due).chain(self.err_due).min()
-    }
-
-    fn silence(&self) -> Option<Silence> {
-        let silent = self.core.silence();
-        let since = self.last_data;
-        let mute = Silence { until: since + MUTE_MAX, since, no_path: true };
-        if self.outstanding.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
-    }
-
-    fn expected(&self) -> Option<Expected> {
-        let (range, body) = self.outstanding.expected()?;
-        Some(Expected { head_len: HEADER_LEN, body_len: body as usize, range })
     }
 
     fn stats(&self) -> FlowStats {

@@ -29,7 +29,7 @@ const TOO_LONG: &[(&str, usize)] = &[
     ("crates/session/src/session/frame/codec.rs Frame::encode_body", 99),
     ("crates/protocols/src/gtp/discover/capacities.rs", 613),
     ("crates/protocols/src/gtp/monitor.rs", 681),
-    ("crates/protocols/src/gtp/receiver/flow.rs", 619),
+    ("crates/protocols/src/gtp/receiver/flow.rs", 614),
     ("crates/protocols/src/udt/core/send.rs", 649),
     ("crates/sim/src/run.rs", 673),
     ("crates/udt4/src/endpoint/state.rs", 610),

@@ -5,7 +5,7 @@ use inhaul_transport::kit::receiver::{FlowCore, RTT_GUESS, ReceiverFlow, Silence
 use inhaul_transport::kit::sender::QUEUED_RANGES_MAX;
 use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{Object, Table};
-use inhaul_transport::{Expected, FlowId, FlowStats, HeldBy, Pause};
+use inhaul_transport::{FlowId, FlowStats, HeldBy, Pause};
 
 use super::requests::Outstanding;
 use super::stream::Stream;
@@ -516,6 +516,8 @@ impl Flow {
 }
 
 impl ReceiverFlow for Flow {
+    type Requests = Outstanding;
+
     fn core(&self) -> &FlowCore {
         &self.core
     }
@@ -524,18 +526,20 @@ impl ReceiverFlow for Flow {
         &mut self.core
     }
 
-    fn pending_bytes(&self) -> u64 {
-        self.requests.pending_bytes()
+    fn requests(&self) -> &Outstanding {
+        &self.requests
+    }
+
+    fn requests_mut(&mut self) -> &mut Outstanding {
+        &mut self.requests
+    }
+
+    fn arrival_rate(&self) -> Bitrate {
+        self.told_rate
     }
 
     fn last_request(&self) -> u32 {
         self.requests.last_id()
-    }
-
-    fn abandon(&mut self) -> Vec<ByteRange> {
-        let mut ranges = Vec::new();
-        self.requests.abandon(|range, _| ranges.push(range));
-        ranges
     }
 
     fn forget(&mut self, range: ByteRange) {
@@ -588,11 +592,6 @@ impl ReceiverFlow for Flow {
         Some(if self.stalled { silent.min(mute) } else { silent })
     }
 
-    fn expected(&self) -> Option<Expected> {
-        let (range, block) = self.requests.expected()?;
-        Some(Expected { head_len: HEADER_LEN, body_len: block as usize, range })
-    }
-
     fn stats(&self) -> FlowStats {
         FlowStats {
             wire_bytes: self.monitor.wire_bytes,
@@ -611,9 +610,5 @@ impl ReceiverFlow for Flow {
             held_by: Some(self.held_by()),
             ..self.core.stats()
         }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.requests.memory_bytes()
     }
 }

@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 
 use inhaul_base::{ByteRange, RangeSet, Span, Time};
+use inhaul_transport::kit::receiver::Requests;
 
 /// Requests that are answered stay known for a while, so that late packets can be told from illegal ones.
 const ANSWERED_MAX: usize = 64;
 
 /// A flow's requests.
 #[derive(Debug)]
-pub(super) struct Outstanding {
+pub(crate) struct Outstanding {
     requests: VecDeque<Request>,
     first_id: u32,
     pending_bytes: u64,
@@ -212,6 +213,26 @@ impl Outstanding {
             size_of::<Request>() + r.others.capacity() * size_of::<ByteRange>() + r.pending.fragments() * 40
         };
         self.requests.iter().map(request).sum::<usize>() + self.gaps.capacity() * size_of::<Gap>()
+    }
+}
+
+impl Requests for Outstanding {
+    fn pending_bytes(&self) -> u64 {
+        self.pending_bytes()
+    }
+
+    fn abandon(&mut self) -> Vec<ByteRange> {
+        let mut ranges = Vec::new();
+        self.abandon(|range, _| ranges.push(range));
+        ranges
+    }
+
+    fn expected(&self) -> Option<(ByteRange, u64)> {
+        self.expected()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
     }
 }
 

@@ -1,15 +1,15 @@
 //! One flow as the receiver sees it: requests and acknowledgements.
 
-use inhaul_base::{ByteRange, Sequence, Span, Time};
+use inhaul_base::{Bitrate, ByteRange, Sequence, Time};
+use inhaul_transport::FlowStats;
 use inhaul_transport::kit::division::{Share, Shared};
-use inhaul_transport::kit::receiver::{FlowCore, ReceiverFlow, Silence};
+use inhaul_transport::kit::receiver::{FlowCore, ReceiverFlow};
 use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{Meter, Object, Outstanding};
-use inhaul_transport::{Expected, FlowStats};
 
 use super::reassembly::{Arrival, Reassembly};
 use crate::tcp::options::{ACK_DELAY, ACK_EVERY, Options};
-use crate::tcp::wire::{AckHeader, DataHeader, HEADER_LEN, Timestamp};
+use crate::tcp::wire::{AckHeader, DataHeader, Timestamp};
 
 /// Bytes requested ahead, in sender's windows: the data in flight, the data that leaves until a request arrives while
 /// the window doubles, and as much again ...
@@ -19,8 +19,6 @@ const LEAD_MIN: u64 = 1 << 20;
 const LEAD_MAX: u64 = 1 << 32;
 /// A part of the lead that is worth a request.
 const LEAD_STEP: u64 = 8;
-/// A sender that answers probes but sends no data for so long is given up: fifteen retransmissions that were lost.
-const MUTE_MAX: Span = Span::from_secs(150);
 
 /// A flow's state at the receiver.
 pub(crate) struct Flow {
@@ -165,6 +163,8 @@ impl Shared for Flow {
 }
 
 impl ReceiverFlow for Flow {
+    type Requests = Outstanding;
+
     fn core(&self) -> &FlowCore {
         &self.core
     }
@@ -173,42 +173,28 @@ impl ReceiverFlow for Flow {
         &mut self.core
     }
 
-    fn pending_bytes(&self) -> u64 {
-        self.outstanding.pending_bytes()
+    fn requests(&self) -> &Outstanding {
+        &self.outstanding
+    }
+
+    fn requests_mut(&mut self) -> &mut Outstanding {
+        &mut self.outstanding
+    }
+
+    fn arrival_rate(&self) -> Bitrate {
+        self.meter.rate()
+    }
+
+    fn last_data(&self) -> Option<Time> {
+        Some(self.last_data)
     }
 
     fn last_request(&self) -> u32 {
         self.outstanding.last_id()
     }
 
-    fn abandon(&mut self) -> Vec<ByteRange> {
-        self.outstanding.abandon().iter().collect()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.core.path.is_open() && self.outstanding.pending_bytes() == 0
-    }
-
-    fn time_for(&self, bytes: u64) -> Span {
-        let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
-        self.meter.rate().time_for(bytes) + rtt
-    }
-
     fn due(&self) -> Option<Time> {
         self.ack_due
-    }
-
-    fn silence(&self) -> Option<Silence> {
-        let silent = self.core.silence();
-        let since = self.last_data;
-        let mute = Silence { until: since + MUTE_MAX, since, no_path: true };
-        if self.outstanding.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
-    }
-
-    fn expected(&self) -> Option<Expected> {
-        // Behind a gap the next to come may be the missing one.
-        let (range, body) = self.outstanding.expected()?;
-        Some(Expected { head_len: HEADER_LEN, body_len: body as usize, range })
     }
 
     fn stats(&self) -> FlowStats {

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 
 use super::rules::Rules;
-use crate::kit::Numbers;
 use crate::kit::path::Path;
 use crate::kit::wire::{BLOCK_MIN, Reader, WireError};
+use crate::kit::{Numbers, Outstanding};
 use crate::{ConnectionId, ENVELOPE_LEN, Expected, FlowStats, JoinFlow, JoinSource, PathSpec, Place, Route};
 
 /// Silent for so long, a sender is gone: it answers probes.
 const SILENCE_MAX: Span = Span::from_secs(30);
+/// A sender that answers probes but sends no data for this long is given up.
+pub const MUTE_MAX: Span = Span::from_secs(150);
 
 /// A receiver's state of a flow, for every protocol.
 #[derive(Debug)]
@@ -204,28 +206,105 @@ pub struct Silence {
     pub no_path: bool,
 }
 
-/// A protocol's state of a flow at the receiver.
+/// The outstanding ranges of a flow: requested, and neither come nor given up.
+pub trait Requests {
+    /// Their bytes.
+    fn pending_bytes(&self) -> u64;
+
+    /// Gives them up: other flows are to bring them.
+    fn abandon(&mut self) -> Vec<ByteRange>;
+
+    /// The range and body length that will come next if nothing is lost, when that is known.
+    fn expected(&self) -> Option<(ByteRange, u64)>;
+
+    /// Bytes of memory, about.
+    fn memory_bytes(&self) -> usize;
+}
+
+impl Requests for Outstanding {
+    fn pending_bytes(&self) -> u64 {
+        self.pending_bytes()
+    }
+
+    fn abandon(&mut self) -> Vec<ByteRange> {
+        self.abandon().iter().collect()
+    }
+
+    fn expected(&self) -> Option<(ByteRange, u64)> {
+        self.expected()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+}
+
+/// For a protocol that keeps no more than the ranges themselves.
+impl Requests for RangeSet {
+    fn pending_bytes(&self) -> u64 {
+        self.covered()
+    }
+
+    fn abandon(&mut self) -> Vec<ByteRange> {
+        std::mem::take(self).iter().collect()
+    }
+
+    fn expected(&self) -> Option<(ByteRange, u64)> {
+        None
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.fragments() * 40
+    }
+}
+
+/// A protocol's state of a flow at the receiver. The methods with a body are the same for all protocols that do not know
+/// better.
 pub trait ReceiverFlow {
+    /// How it keeps its outstanding ranges.
+    type Requests: Requests;
+
     /// What all protocols keep.
     fn core(&self) -> &FlowCore;
 
     /// The same, to be changed.
     fn core_mut(&mut self) -> &mut FlowCore;
 
-    /// Requested bytes that have neither come nor been given up.
-    fn pending_bytes(&self) -> u64;
+    /// Its outstanding ranges.
+    fn requests(&self) -> &Self::Requests;
+
+    /// The same, to be changed.
+    fn requests_mut(&mut self) -> &mut Self::Requests;
 
     /// The last request made; 0 before the first.
     fn last_request(&self) -> u32;
 
+    /// The rate at which its data arrives, as far as it is measured.
+    fn arrival_rate(&self) -> Bitrate;
+
+    /// When data last came, or was requested while nothing was outstanding. A sender that answers probes and sends no
+    /// data for [`MUTE_MAX`] is given up. `None`: the protocol has a rule of its own.
+    fn last_data(&self) -> Option<Time> {
+        None
+    }
+
+    /// Requested bytes that have neither come nor been given up.
+    fn pending_bytes(&self) -> u64 {
+        self.requests().pending_bytes()
+    }
+
     /// Gives up pending ranges: other flows are to bring them.
-    fn abandon(&mut self) -> Vec<ByteRange>;
+    fn abandon(&mut self) -> Vec<ByteRange> {
+        self.requests_mut().abandon()
+    }
 
     /// Bytes are no longer needed: the flow stops waiting for them, if the protocol can tell.
     fn forget(&mut self, _range: ByteRange) {}
 
     /// Whether it could bring more than it is asked for: it helps others that are slower.
-    fn is_idle(&self) -> bool;
+    fn is_idle(&self) -> bool {
+        self.core().path.is_open() && self.pending_bytes() == 0
+    }
 
     /// Whether nothing will be asked of it for a while.
     fn rests(&self) -> bool {
@@ -233,7 +312,9 @@ pub trait ReceiverFlow {
     }
 
     /// How long `bytes` more would take.
-    fn time_for(&self, bytes: u64) -> Span;
+    fn time_for(&self, bytes: u64) -> Span {
+        self.arrival_rate().time_for(bytes) + self.core().path.rtt().smoothed().unwrap_or(Span::ZERO)
+    }
 
     /// A probe took this long.
     fn on_rtt(&mut self, _now: Time, _rtt: Span) {}
@@ -246,21 +327,28 @@ pub trait ReceiverFlow {
     /// When it next needs attention, beside its path.
     fn due(&self) -> Option<Time>;
 
-    /// Until when its sender may be silent once it has accepted. Half a minute, unless the protocol knows better.
+    /// Until when its sender may be silent once it has accepted.
     fn silence(&self) -> Option<Silence> {
-        self.core().silence()
+        let silent = self.core().silence();
+        match self.last_data().filter(|_| self.pending_bytes() > 0) {
+            Some(since) => silent.min(Some(Silence { until: since + MUTE_MAX, since, no_path: true })),
+            None => silent,
+        }
     }
 
-    /// See [`Endpoint::expected`](crate::Endpoint::expected).
+    /// See [`Endpoint::expected`](crate::Endpoint::expected). Behind a gap the next to come may be the missing one.
     fn expected(&self) -> Option<Expected> {
-        None
+        let (range, body) = self.requests().expected()?;
+        Some(Expected { head_len: usize::from(self.core().header_len), body_len: body as usize, range })
     }
 
     /// See [`Endpoint::flow_stats`](crate::Endpoint::flow_stats).
     fn stats(&self) -> FlowStats;
 
     /// Bytes of memory, about, beside the flow itself and the [`FlowCore`]'s.
-    fn memory_bytes(&self) -> usize;
+    fn memory_bytes(&self) -> usize {
+        self.requests().memory_bytes()
+    }
 }
 
 /// The header of a data packet.

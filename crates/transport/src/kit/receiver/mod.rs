@@ -16,7 +16,9 @@ use inhaul_base::{Bitrate, ByteRange, Time};
 pub use core::Core;
 use flow::Accepted;
 pub(super) use flow::refusal;
-pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, SourceCore, largest_block, read_all};
+pub use flow::{
+    DataHead, FlowCore, MUTE_MAX, ReceiverFlow, Requests, Run, Silence, SourceCore, largest_block, read_all,
+};
 pub use rules::{Flows, RTT_GUESS, Rules};
 
 use super::Object;
