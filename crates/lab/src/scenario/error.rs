@@ -55,7 +55,7 @@ impl Refusal {
     }
 }
 
-/// What the reader of TOML says, without names of Rust: `expected u16` is a range.
+/// A message of the TOML reader, without types of Rust: `expected u16` is a range.
 pub(crate) fn in_words(message: &str) -> String {
     if message.contains("too large to fit in target type") {
         return "a whole number is at most 9223372036854775807".to_owned();

@@ -62,7 +62,7 @@ pub(crate) fn build(file: &SchedulerFile) -> Result<SchedulerSpec, String> {
 
 fn build_interrupts(file: &SchedulerFile) -> Result<InterruptSpec, String> {
     let InterruptsFile { full, each, coalesce, memory, descriptors, budget, elsewhere } = file.interrupts;
-    // What packets cost is `interrupt`, what interrupts cost beside them `each`: without them there is nothing to change.
+    // `interrupt` is the cost of a packet, `each` that of an interrupt: without them the others have no effect.
     if file.interrupt.is_none() && (full.is_some() || descriptors.is_some() || budget.is_some()) {
         return Err("`interrupts.full`, `interrupts.descriptors` and `interrupts.budget` need an `interrupt`".to_owned());
     }
