@@ -56,7 +56,7 @@ impl TableRow {
     }
 
     /// Its mean and confidence interval, in its displayed unit. `sign` stands between the mean and half the width of the
-    /// interval. An interval that reaches beyond what the quantity can be is cut there, and written by its ends.
+    /// interval. An interval that reaches beyond the possible values is cut there, and written by its ends.
     pub(crate) fn with_error(&self, sign: &str) -> Option<String> {
         let mean = self.mean?;
         Some(text_of_estimate(&self.quantity, mean, self.ci95, self.unit.factor(), sign))
@@ -170,13 +170,9 @@ fn check_bounds(check: &Check, case: &str, name: &str, runs: &[RunResult]) -> Ve
         (None, None, Some(max)) => format!("at most {}", number(max)),
         (None, None, None) => String::new(),
     };
-    let passed = is_of_all && found.is_some_and(|f| min.is_none_or(|min| f.mean >= min) && max.is_none_or(|max| f.mean <= max));
-    Verdict {
-        what: label(case, &check.what),
-        expected,
-        found: text_of_found(name, found, count),
-        passed,
-    }
+    let passed =
+        is_of_all && found.is_some_and(|f| min.is_none_or(|min| f.mean >= min) && max.is_none_or(|max| f.mean <= max));
+    Verdict { what: label(case, &check.what), expected, found: text_of_found(name, found, count), passed }
 }
 
 fn text_of_found(name: &str, found: Option<Estimate>, runs: usize) -> String {

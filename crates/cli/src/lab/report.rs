@@ -58,7 +58,7 @@ fn write_site(kepts: &Kepts, directory: &Path, to: &Path) -> Result<(), Failure>
     Ok(())
 }
 
-/// Reads kept results, of which there must be one.
+/// Reads kept results. There must be at least one.
 pub(super) fn results(path: &Path) -> Result<Kepts, Failure> {
     let kepts = read(path)?;
     if kepts.results.is_empty() {

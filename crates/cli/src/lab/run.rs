@@ -178,8 +178,9 @@ fn progress_line(part: f64, elapsed: f64) -> String {
 /// The text of a scenario's file.
 pub(super) fn read_scenario(path: &Path) -> Result<String, Failure> {
     let bytes = fs::read(path).map_err(|error| Failure::Unreadable(path.to_owned(), error))?;
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::Usage(format!("{}: a scenario is TOML, which is UTF-8: this file is not", path.display())))
+    String::from_utf8(bytes).map_err(|_| {
+        Failure::Usage(format!("{}: a scenario is TOML, which is UTF-8: this file is not", path.display()))
+    })
 }
 
 /// Whether the files of `--plot` and `--csv` can be written, before hours of runs. Existing files stay as they are.

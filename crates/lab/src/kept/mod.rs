@@ -285,7 +285,7 @@ pub fn run_of_json(text: &str) -> Result<RunResult, String> {
     Ok(run)
 }
 
-/// Results of earlier releases lack the number of runs, and have ends of intervals beyond what their quantities can be.
+/// Results of earlier releases lack the number of runs, and have ends of intervals beyond the possible values.
 fn complete(row: &mut TableRow, runs: &[RunResult]) {
     if row.runs == 0 {
         row.runs = repetitions::valid_runs(runs, &row.case);

@@ -92,7 +92,10 @@ mod tests {
     fn in_words_names_ranges_instead_of_types() {
         let message = "invalid value: integer `300`, expected u8";
         assert_eq!(in_words(message), "invalid value: integer `300`, expected a whole number from 0 to 255");
-        assert_eq!(in_words("invalid type: integer `1`, expected struct StarFile"), "invalid type: integer `1`, expected a table");
+        assert_eq!(
+            in_words("invalid type: integer `1`, expected struct StarFile"),
+            "invalid type: integer `1`, expected a table"
+        );
         assert_eq!(in_words("missing field `title`"), "missing field `title`");
     }
 

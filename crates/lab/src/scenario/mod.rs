@@ -158,7 +158,8 @@ impl Base<'_> {
 }
 
 fn read(text: &str) -> Result<ScenarioFile, Refusal> {
-    toml_edit::de::from_str(text).map_err(|error| Refusal { span: error.span(), message: error::in_words(error.message()) })
+    toml_edit::de::from_str(text)
+        .map_err(|error| Refusal { span: error.span(), message: error::in_words(error.message()) })
 }
 
 fn described(settings: &[Setting]) -> String {

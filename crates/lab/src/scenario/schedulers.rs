@@ -64,10 +64,14 @@ fn build_interrupts(file: &SchedulerFile) -> Result<InterruptSpec, String> {
     let InterruptsFile { full, each, coalesce, memory, descriptors, budget, elsewhere } = file.interrupts;
     // `interrupt` is the cost of a packet, `each` that of an interrupt: without them the others have no effect.
     if file.interrupt.is_none() && (full.is_some() || descriptors.is_some() || budget.is_some()) {
-        return Err("`interrupts.full`, `interrupts.descriptors` and `interrupts.budget` need an `interrupt`".to_owned());
+        return Err(
+            "`interrupts.full`, `interrupts.descriptors` and `interrupts.budget` need an `interrupt`".to_owned()
+        );
     }
     if file.interrupt.is_none() && each.is_none() && (memory != 0.0 || elsewhere) {
-        return Err("`interrupts.memory` and `interrupts.elsewhere` need an `interrupt` or `interrupts.each`".to_owned());
+        return Err(
+            "`interrupts.memory` and `interrupts.elsewhere` need an `interrupt` or `interrupts.each`".to_owned()
+        );
     }
     Ok(InterruptSpec {
         packet: file.interrupt.unwrap_or_default().0,

@@ -84,7 +84,7 @@ fn parse_refuses_with_line_column_and_what_was_expected() {
         (
             "start = \"500 ms\"",
             "[[changes]]\nat = \"1 s\"\nflow = \"f2\"\nup = false",
-            "s.toml:24:6: a change of a flow says",
+            "s.toml:24:6: a change of a flow has only",
         ),
     ] {
         let found = refused_with(from, to);
@@ -171,7 +171,10 @@ fn parse_names_the_cell_that_is_wrong() {
 fn parse_refuses_a_sweep_over_what_is_not_of_a_cell() {
     let swept = |sweep: &str| refused(&format!("{STAR}\n[[sweep]]\n{sweep}\n"));
     let found = swept("key = \"seed\"\nvalues = [1, 7]");
-    assert!(found.starts_with("s.toml:2") && found.contains(": a sweep cannot vary `seed`") && found.contains("--seed N"), "{found}");
+    assert!(
+        found.starts_with("s.toml:2") && found.contains(": a sweep cannot vary `seed`") && found.contains("--seed N"),
+        "{found}"
+    );
     let found = swept("cases = [{ name = \"a\", set = { repetitions = 2 } }]");
     assert!(found.contains("a sweep cannot vary `repetitions`"), "{found}");
     assert!(swept("key = \"title\"\nvalues = [\"a\"]").contains("a sweep cannot vary `title`"));
