@@ -316,7 +316,7 @@ mod tests {
         assert_eq!((verdict.found.as_str(), verdict.passed), ("39.6, from 0 to 142.5 (2 of 3 runs)", false));
         runs[2].metrics.convergence_s = Some(40.0);
         assert!(check_runs(&bound, &runs)[0].passed);
-        assert_eq!(table_rows(&row, &[run("a", 1, 1.0)])[0].of_runs(), " (0 of 1 runs)", "it never converged");
+        assert_eq!(table_rows(&row, &[run("a", 1, 1.0)])[0].of_runs(), " (0 of 1 run)", "it never converged");
     }
 
     #[test]

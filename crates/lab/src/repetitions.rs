@@ -60,7 +60,8 @@ pub(crate) fn valid_runs(runs: &[RunResult], case: &str) -> usize {
 
 /// ` (2 of 3 runs)` where some runs lack a quantity, so that the mean is not that of all; else nothing.
 pub(crate) fn of_runs(samples: usize, runs: usize) -> String {
-    if samples < runs { format!(" ({samples} of {runs} runs)") } else { String::new() }
+    let plural = if runs == 1 { "" } else { "s" };
+    if samples < runs { format!(" ({samples} of {runs} run{plural})") } else { String::new() }
 }
 
 /// `low99(flows.f.duration_s)` is a statistic of a quantity.

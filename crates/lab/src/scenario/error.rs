@@ -57,7 +57,7 @@ impl Refusal {
 
 /// A message of the TOML reader, without types of Rust: `expected u16` is a range.
 pub(crate) fn in_words(message: &str) -> String {
-    if message.contains("too large to fit in target type") {
+    if message.contains("too large to fit in target type") || message.contains("number overflowed") {
         return "a whole number is at most 9223372036854775807".to_owned();
     }
     let Some((before, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
