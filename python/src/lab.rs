@@ -51,7 +51,9 @@ fn refuse_scenario(py: Python<'_>, error: &ScenarioError) -> PyErr {
 
 fn refuse_experiment(py: Python<'_>, error: &ExperimentError) -> PyErr {
     match error {
-        ExperimentError::Unknown { .. } => raise(py, "path-not-found", &error.to_string()),
+        ExperimentError::Unknown { .. } | ExperimentError::Drawn { .. } => {
+            raise(py, "path-not-found", &error.to_string())
+        }
         ExperimentError::Broken { .. } => raise(py, "internal", &error.to_string()),
         ExperimentError::Scenario(error) => refuse_scenario(py, error),
     }

@@ -288,6 +288,7 @@ fn link(seen: &LinkOutcome, ended: Time, measured: [f64; 2]) -> LinkResult {
         utilisation: used(seen.carried_bytes as f64, ended.as_secs_f64()),
         measured_utilisation: carried.and_then(|bytes| used(bytes, measured[1] - measured[0])),
         drop_ratio: seen.dropped_packets as f64 / seen.offered_packets.max(1) as f64,
+        marked_packets: Some(seen.marked_packets),
         queue_bytes_max: seen.queue_bytes_max,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use inhaul_base::Time;
+use inhaul_base::{Probability, Time};
 use inhaul_emu::{Change, Grid, GridLink, Host, LinkChange};
 use inhaul_sim::{HostSpec, LinkId, NodeId};
 
@@ -97,6 +97,14 @@ pub(crate) fn left_out(plan: &Plan) -> Vec<String> {
     left_out
 }
 
+/// Why the emulator refuses links that mark packets: it can only drop them.
+pub(crate) fn marks_refused(plan: &Plan) -> Option<String> {
+    let topology = &plan.topology;
+    let marks = |id| topology.link_spec(id).is_some_and(|spec| spec.queue.marks || spec.marking > Probability::ZERO);
+    let (_, name, ..) = topology.links().find(|(id, ..)| marks(*id))?;
+    Some(format!("link '{name}' has `ecn` or `marking`, which the emulator lacks: run the scenario in the simulator"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +140,19 @@ mod tests {
         let delay: Span = grid.paths[&(2, 0)].iter().fold(Span::ZERO, |sum, link| sum + grid.links[*link].spec.delay);
         assert_eq!(delay, Span::from_millis(40));
         assert!(grid.hosts.iter().all(|host| host.mtu == MTU_DEFAULT));
+    }
+
+    #[test]
+    fn marks_refused_names_the_link() {
+        let refused = |fields: &str| {
+            let text = STAR.replace("delay = \"1 ms\"", &format!("delay = \"1 ms\"{fields}"));
+            marks_refused(&Scenario::parse_network("s.toml", &text, &[]).unwrap().cells[0].plan)
+        };
+        assert_eq!(refused(""), None);
+        assert_eq!(refused(", codel = {}, ecn = false"), None);
+        for fields in [", codel = {}, ecn = true", ", marking = \"1 %\""] {
+            assert!(refused(fields).is_some_and(|why| why.contains("link 'access' has `ecn`")), "{fields}");
+        }
     }
 
     #[test]

@@ -56,6 +56,14 @@ pub enum ExperimentError {
         /// The one whose name is nearest.
         near: Option<String>,
     },
+    /// It has no scenario of its own: seeds draw many.
+    #[error("{name} has no scenario of its own: run 'inhaul lab {command}', which draws many")]
+    Drawn {
+        /// The requested name.
+        name: String,
+        /// The command that runs it.
+        command: &'static str,
+    },
     /// Its own files are broken: a bug.
     #[error("experiment '{name}' is broken: {reason}")]
     Broken {
@@ -250,6 +258,9 @@ struct ExperimentFile {
     figures: Vec<Figure>,
 }
 
+/// Experiments without a scenario of their own, and the commands that draw their networks.
+const DRAWN: [(&str, &str); 2] = [("beyond/company", "company"), ("beyond/random-stars", "stars")];
+
 /// Every experiment, by paper and item.
 ///
 /// # Errors
@@ -263,6 +274,9 @@ pub fn experiments() -> Result<Vec<Experiment>, ExperimentError> {
 /// # Errors
 /// If it does not exist, or is broken.
 pub fn find_experiment(name: &str) -> Result<Experiment, ExperimentError> {
+    if let Some((_, command)) = DRAWN.into_iter().find(|(drawn, _)| *drawn == name) {
+        return Err(ExperimentError::Drawn { name: name.to_owned(), command });
+    }
     let Some(files) = FILES.iter().find(|files| files.name == name) else {
         let near = FILES.iter().map(|files| files.name).find(|known| known.ends_with(name) || known.starts_with(name));
         return Err(ExperimentError::Unknown { name: name.to_owned(), near: near.map(str::to_owned) });
@@ -353,6 +367,8 @@ mod tests {
     fn find_experiment_helps_with_the_name() {
         let error = find_experiment("fig7").unwrap_err().to_string();
         assert!(error.contains("Did you mean 'gtp-2004/fig7'?"), "{error}");
+        let error = find_experiment("beyond/company").unwrap_err().to_string();
+        assert!(error.contains("'inhaul lab company'"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::metrics::{Estimate, Trajectory};
 use crate::plot::{
     Axis, BandPoint, Bar, BarChart, BarSeries, Cell, Chart, HeatMap, Join, Mark, MarkShape, PALETTE, PlotError, Series,
 };
-use crate::repetitions::{cases, quantity};
+use crate::repetitions::{cases, interval, quantity};
 use crate::result::{FlowResult, RunResult};
 use crate::words::{kind_words, quantity_words};
 
@@ -197,7 +197,7 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
         let published =
             experiment.rows.iter().find(|row| row.quantity == name && row.case == case).and_then(|row| row.published);
         let Estimate { mean, ci95, .. } = quantity(runs, case, name)?;
-        let error = ci95.map(|ci95| ((mean - ci95) / factor, (mean + ci95) / factor));
+        let error = interval(name, mean, ci95).map(|(low, high)| (low / factor, high / factor));
         Some(Bar { value: mean / factor, error, published: published.map(|value| value / factor) })
     };
     let series = figure.quantities.iter().map(|name| BarSeries {
@@ -285,8 +285,9 @@ fn scales(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Chart
             .iter()
             .filter_map(|scale| Some((*scale, quantity(runs, case, &format!("metrics.jain_at.{scale}"))?)))
             .collect();
-        let band =
-            |(x, e): &(f64, Estimate)| e.ci95.map(|ci95| BandPoint { x: *x, low: e.mean - ci95, high: e.mean + ci95 });
+        let band = |(x, e): &(f64, Estimate)| {
+            interval("metrics.jain_at", e.mean, e.ci95).map(|(low, high)| BandPoint { x: *x, low, high })
+        };
         let colour = registry::find(case.rsplit(" = ").next().unwrap_or(case)).map_or("", |protocol| protocol.colour);
         series.push(Series {
             name: case.to_owned(),
@@ -335,8 +336,8 @@ fn lines(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Chart 
         if let Some(series) = series.last_mut() {
             let factor = unit.factor();
             series.points.push((value, mean / factor));
-            let band = |ci95: f64| BandPoint { x: value, low: (mean - ci95) / factor, high: (mean + ci95) / factor };
-            series.band.extend(ci95.map(band));
+            let band = |(low, high)| BandPoint { x: value, low: low / factor, high: high / factor };
+            series.band.extend(interval(name, mean, ci95).map(band));
         }
     }
     let y = Axis { range: Some((0.0, top(&series))), ..Axis::new(&kind_words(quantities), unit.sign()) };

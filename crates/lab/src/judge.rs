@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::{Check, Experiment, Influence, Row, Shares, Unit};
 use crate::figure::{self, Drawing};
 use crate::metrics::{self, Estimate, Trajectory};
-use crate::repetitions::{cases, quantity};
+use crate::repetitions::{self, cases, quantity, valid_runs};
 use crate::result::{EpochResult, RunResult, Verdict};
 
 /// Central intervals are this many RTTmax (gtp-2004 4.2).
@@ -19,6 +19,8 @@ pub struct Judgement {
     pub table: Vec<TableRow>,
     /// The checks, with expected and actual values.
     pub verdicts: Vec<Verdict>,
+    /// Checks that are not judged because a case of theirs was not run, each in a sentence.
+    pub not_judged: Vec<String>,
     /// The figures, in the experiment's order.
     pub drawings: Vec<Drawing>,
 }
@@ -36,10 +38,39 @@ pub struct TableRow {
     pub ci95: Option<f64>,
     /// Repetitions that had the quantity.
     pub samples: usize,
+    /// Valid repetitions. If these are more than `samples`, the mean is not that of all runs.
+    #[serde(default)]
+    pub runs: usize,
     /// The paper's value.
     pub published: Option<f64>,
     /// Its displayed unit; the numbers here are in the quantity's own unit.
     pub unit: Unit,
+}
+
+impl TableRow {
+    /// ` (2 of 3 runs)` where some runs lack the quantity. If all do, it may not exist there, like the fairness of one
+    /// flow; but a time to converge that none has says that none converged.
+    pub(crate) fn of_runs(&self) -> String {
+        let is_told = self.mean.is_some() || self.quantity.starts_with("metrics.convergence_");
+        if is_told { repetitions::of_runs(self.samples, self.runs) } else { String::new() }
+    }
+
+    /// Its mean and confidence interval, in its displayed unit. `sign` stands between the mean and half the width of the
+    /// interval. An interval that reaches beyond the possible values is cut there, and written by its ends.
+    pub(crate) fn with_error(&self, sign: &str) -> Option<String> {
+        let mean = self.mean?;
+        Some(text_of_estimate(&self.quantity, mean, self.ci95, self.unit.factor(), sign))
+    }
+}
+
+/// `0.95 +- 0.02`, or `0.95, from 0.8 to 1`.
+fn text_of_estimate(quantity: &str, mean: f64, ci95: Option<f64>, factor: f64, sign: &str) -> String {
+    let text = number(mean / factor);
+    match (repetitions::cut(quantity, mean, ci95), ci95) {
+        (Some((low, high)), _) => format!("{text}, from {} to {}", number(low / factor), number(high / factor)),
+        (None, Some(ci95)) => format!("{text} {sign} {}", number(ci95 / factor)),
+        (None, None) => text,
+    }
 }
 
 /// Compares the results with the expected ones. Published values, and values that need several runs, are entered into
@@ -48,8 +79,12 @@ pub fn judge(experiment: &Experiment, runs: &mut [RunResult]) -> Judgement {
     experiment.influence.iter().for_each(|influence| enter_influence(influence, runs));
     let table = experiment.rows.iter().flat_map(|row| table_rows(row, runs)).collect();
     let mut verdicts: Vec<Verdict> = runs.iter().filter(|run| !run.valid).map(invalid).collect();
+    let mut not_judged = Vec::new();
     for check in &experiment.checks {
-        verdicts.extend(check_runs(check, runs));
+        match not_run(check, runs) {
+            Some(case) => not_judged.push(format!("{}: the case '{case}' was not run", check.what)),
+            None => verdicts.extend(check_runs(check, runs)),
+        }
     }
     for run in runs.iter_mut() {
         let applies = |row: &&Row| row.case == "*" || row.case == run.case;
@@ -60,7 +95,14 @@ pub fn judge(experiment: &Experiment, runs: &mut [RunResult]) -> Judgement {
     if let [run] = runs {
         run.checks.clone_from(&verdicts);
     }
-    Judgement { table, verdicts, drawings: figure::drawings(experiment, runs) }
+    Judgement { table, verdicts, not_judged, drawings: figure::drawings(experiment, runs) }
+}
+
+/// A case that the check is about and that was not run: the scenario's sweep was changed.
+fn not_run<'a>(check: &'a Check, runs: &[RunResult]) -> Option<&'a str> {
+    let cases = cases(runs);
+    let named = check.order.iter().chain(std::iter::once(&check.case)).filter(|case| !case.is_empty());
+    named.map(String::as_str).find(|case| !cases.contains(case))
 }
 
 /// Over the mean of the case in which the quantity is alone: its own repetitions differ as the others' do.
@@ -92,6 +134,7 @@ fn table_rows(row: &Row, runs: &[RunResult]) -> Vec<TableRow> {
             mean: found.map(|found| found.mean),
             ci95: found.and_then(|found| found.ci95),
             samples: found.map_or(0, |found| found.samples),
+            runs: valid_runs(runs, case),
             published: row.published,
             unit: row.unit,
         }
@@ -109,10 +152,13 @@ fn check_runs(check: &Check, runs: &[RunResult]) -> Vec<Verdict> {
     if !check.order.is_empty() {
         return vec![check_order(check, name, runs)];
     }
-    cases(runs).into_iter().filter(of_case).map(|case| check_bounds(check, case, quantity(runs, case, name))).collect()
+    cases(runs).into_iter().filter(of_case).map(|case| check_bounds(check, case, name, runs)).collect()
 }
 
-fn check_bounds(check: &Check, case: &str, found: Option<Estimate>) -> Verdict {
+/// A quantity that some of the runs lack is not within any bounds: its mean would be that of the others.
+fn check_bounds(check: &Check, case: &str, name: &str, runs: &[RunResult]) -> Verdict {
+    let (found, count) = (quantity(runs, case, name), valid_runs(runs, case));
+    let is_of_all = found.is_some_and(|found| found.samples == count);
     let (min, max) = match check.near {
         Some(near) => (Some(near.value * (1.0 - near.within)), Some(near.value * (1.0 + near.within))),
         None => (check.min, check.max),
@@ -124,13 +170,14 @@ fn check_bounds(check: &Check, case: &str, found: Option<Estimate>) -> Verdict {
         (None, None, Some(max)) => format!("at most {}", number(max)),
         (None, None, None) => String::new(),
     };
-    let passed = found.is_some_and(|f| min.is_none_or(|min| f.mean >= min) && max.is_none_or(|max| f.mean <= max));
-    Verdict {
-        what: label(case, &check.what),
-        expected,
-        found: found.map_or_else(|| "nothing".to_owned(), with_error),
-        passed,
-    }
+    let passed =
+        is_of_all && found.is_some_and(|f| min.is_none_or(|min| f.mean >= min) && max.is_none_or(|max| f.mean <= max));
+    Verdict { what: label(case, &check.what), expected, found: text_of_found(name, found, count), passed }
+}
+
+fn text_of_found(name: &str, found: Option<Estimate>, runs: usize) -> String {
+    let Some(found) = found else { return "nothing".to_owned() };
+    text_of_estimate(name, found.mean, found.ci95, 1.0, "+-") + &repetitions::of_runs(found.samples, runs)
 }
 
 /// Each neighbour in the list is above the next. The text says whether the confidence intervals overlap.
@@ -142,7 +189,7 @@ fn check_order(check: &Check, name: &str, runs: &[RunResult]) -> Verdict {
         _ => false,
     });
     let text = |(case, estimate): &(&str, Option<Estimate>)| {
-        format!("{case} {}", estimate.map_or_else(|| "nothing".to_owned(), with_error))
+        format!("{case} {}", text_of_found(name, *estimate, valid_runs(runs, case)))
     };
     Verdict {
         what: check.what.clone(),
@@ -196,13 +243,6 @@ fn label(case: &str, what: &str) -> String {
     if case.is_empty() { what.to_owned() } else { format!("{case}: {what}") }
 }
 
-fn with_error(estimate: Estimate) -> String {
-    match estimate.ci95 {
-        Some(ci95) => format!("{} +- {}", number(estimate.mean), number(ci95)),
-        None => number(estimate.mean),
-    }
-}
-
 /// Four digits that count; large numbers with their thousands cut as k, M and G.
 pub(crate) fn number(value: f64) -> String {
     let (value, sign) = match value.abs() {
@@ -240,11 +280,43 @@ mod tests {
         let bound = check("what = \"fair\"\nquantity = \"metrics.jain_index\"\nmin = 0.94");
         let verdicts = check_runs(&bound, &runs);
         assert_eq!(verdicts.iter().map(|v| v.passed).collect::<Vec<_>>(), [true, false]);
-        assert_eq!(verdicts[0].found, "0.95 +- 0.6353");
+        assert_eq!(verdicts[0].found, "0.95, from 0.3147 to 1", "an index is at most 1");
         let order = check("what = \"order\"\nquantity = \"metrics.jain_index\"\norder = [\"a\", \"b\"]");
         assert!(check_runs(&order, &runs)[0].passed);
         let order = check("what = \"order\"\nquantity = \"metrics.jain_index\"\norder = [\"b\", \"a\"]");
         assert!(!check_runs(&order, &runs)[0].passed);
+    }
+
+    #[test]
+    fn checks_of_cases_that_were_not_run_are_not_judged() {
+        let of = |text: &str| not_run(&check(text), &[run("a", 1, 1.0)]).map(str::to_owned);
+        let bound = "what = \"x\"\nquantity = \"metrics.jain_index\"\n";
+        assert_eq!(of(&format!("{bound}min = 0")), None);
+        assert_eq!(of(&format!("{bound}min = 0\ncase = \"a\"")), None);
+        assert_eq!(of(&format!("{bound}min = 0\ncase = \"b\"")), Some("b".to_owned()));
+        assert_eq!(of(&format!("{bound}order = [\"a\", \"c\"]")), Some("c".to_owned()));
+    }
+
+    #[test]
+    fn runs_that_lack_a_quantity_are_counted_and_fail_its_bounds() {
+        let mut runs = [run("a", 1, 1.0), run("a", 2, 1.0), run("a", 3, 1.0)];
+        runs[0].metrics.convergence_s = Some(31.5);
+        runs[1].metrics.convergence_s = Some(47.7);
+        let row = Row {
+            case: "*".to_owned(),
+            quantity: "metrics.convergence_s".to_owned(),
+            published: None,
+            unit: Unit::Seconds,
+        };
+        let table = table_rows(&row, &runs);
+        assert_eq!((table[0].samples, table[0].runs, table[0].of_runs().as_str()), (2, 3, " (2 of 3 runs)"));
+        assert_eq!(table[0].with_error("±").unwrap(), "39.6, from 0 to 142.5");
+        let bound = check("what = \"soon\"\nquantity = \"metrics.convergence_s\"\nmax = 90");
+        let verdict = check_runs(&bound, &runs).remove(0);
+        assert_eq!((verdict.found.as_str(), verdict.passed), ("39.6, from 0 to 142.5 (2 of 3 runs)", false));
+        runs[2].metrics.convergence_s = Some(40.0);
+        assert!(check_runs(&bound, &runs)[0].passed);
+        assert_eq!(table_rows(&row, &[run("a", 1, 1.0)])[0].of_runs(), " (0 of 1 run)", "it never converged");
     }
 
     #[test]

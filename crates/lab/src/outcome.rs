@@ -59,6 +59,8 @@ pub(crate) struct LinkOutcome {
     pub(crate) offered_packets: u64,
     /// Packets of these that were dropped or lost.
     pub(crate) dropped_packets: u64,
+    /// Packets that were marked as having met congestion.
+    pub(crate) marked_packets: u64,
     /// Most bytes that waited for its transmitter.
     pub(crate) queue_bytes_max: u64,
     /// Bytes that it had carried, at which times; empty if it was not sampled.

@@ -26,6 +26,8 @@ pub struct Summary<'a> {
     pub table: &'a [TableRow],
     /// The checks, with expected and actual values.
     pub checks: &'a [Verdict],
+    /// Checks that are not judged because a case of theirs was not run.
+    pub not_judged: &'a [String],
 }
 
 /// A run as a table: its description, each flow, the metrics, and the flows' rates over time. Ends with a newline.
@@ -128,10 +130,8 @@ pub fn judgement_table(judgement: &Judgement) -> String {
     let mut table = Table::new([Align::Left, Align::Left, Align::Right, Align::Right]);
     table.row(["case", "quantity", "ours", "published"]);
     for row in &judgement.table {
-        let ours = match row.ci95 {
-            Some(ci95) => format!("{} +- {}", plain(row.mean, row.unit), in_unit(Some(ci95), row.unit)),
-            None => in_unit(row.mean, row.unit),
-        };
+        let ours = row.with_error("+-").map(|text| format!("{text} {}", row.unit.sign()).trim_end().to_owned());
+        let ours = ours.unwrap_or_else(|| "-".to_owned()) + &row.of_runs();
         let published = row.published.map_or_else(|| "-".to_owned(), |value| in_unit(Some(value), row.unit));
         table.row([row.case.clone(), row.quantity.clone(), ours, published]);
     }
@@ -139,6 +139,9 @@ pub fn judgement_table(judgement: &Judgement) -> String {
     for verdict in &judgement.verdicts {
         let word = if verdict.passed { "pass" } else { "FAIL" };
         let _ = writeln!(text, "{word}  {}: {} (expected: {})", verdict.what, verdict.found, verdict.expected);
+    }
+    for what in &judgement.not_judged {
+        let _ = writeln!(text, "not judged  {what}");
     }
     text
 }

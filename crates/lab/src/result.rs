@@ -146,6 +146,8 @@ pub struct LinkResult {
     pub measured_utilisation: Option<f64>,
     /// Packets dropped or lost over packets offered.
     pub drop_ratio: f64,
+    /// Packets that were marked as having met congestion (ECN); `None` in results that were kept before it was counted.
+    pub marked_packets: Option<u64>,
     /// Most bytes that waited for the transmitter.
     pub queue_bytes_max: u64,
 }
@@ -358,6 +360,7 @@ impl LinkResult {
             "utilisation" => self.utilisation,
             "measured_utilisation" => self.measured_utilisation,
             "drop_ratio" => Some(self.drop_ratio),
+            "marked_packets" => self.marked_packets.map(|packets| packets as f64),
             "queue_bytes_max" => Some(self.queue_bytes_max as f64),
             _ => None,
         }

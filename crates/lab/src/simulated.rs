@@ -192,6 +192,7 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
                     carried_bytes: stats.carried.bytes,
                     offered_packets: stats.offered.packets,
                     dropped_packets: stats.dropped().packets,
+                    marked_packets: stats.marked.packets,
                     queue_bytes_max: stats.queue_bytes_max,
                     series: series.collect(),
                 });

@@ -93,6 +93,7 @@ fn field_words(field: &str) -> &str {
         "held_s" => "time held",
         "jain_index" => "Jain's index",
         "drop_ratio" => "packets dropped",
+        "marked_packets" => "packets marked (ECN)",
         other => other,
     }
 }

@@ -179,6 +179,12 @@ fn numbers(run: &RunResult) -> Value {
     metrics.remove("influence_ratio");
     // Results that were kept before there was a stability index say nothing of it.
     metrics.retain(|name, value| !(name.starts_with("stability") && value.is_null()));
+    // Nor those before marks were counted.
+    for link in run["links"].as_array_mut().expect("links are a list") {
+        link.as_object_mut()
+            .expect("a link is an object")
+            .retain(|name, value| !(name == "marked_packets" && value.is_null()));
+    }
     for flow in run["flows"].as_array_mut().expect("flows are a list") {
         flow.as_object_mut().expect("a flow is an object").remove("series");
     }

@@ -47,8 +47,8 @@ impl InterruptSpec {
         if self.coalesce > Span::from_secs(1) {
             return Err("an interrupt waits for a second at most");
         }
-        if !(0.0..=1_000.0).contains(&self.memory) {
-            return Err("memory is from 0 to 1000");
+        if !(0.0..=1.0).contains(&self.memory) {
+            return Err("interrupts.memory is from 0 to 1");
         }
         let counts = [self.descriptors, self.budget];
         if counts.into_iter().flatten().any(|count| !(1..=COUNT_MAX).contains(&count)) {

@@ -71,6 +71,7 @@ class Link:
     utilisation: float | None
     measured_utilisation: float | None
     drop_ratio: float
+    marked_packets: int | None
     queue_bytes_max: int
 
 

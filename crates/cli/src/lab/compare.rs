@@ -1,12 +1,12 @@
 //! `inhaul lab compare`: kept results of two commits, or of two backends, side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use inhaul_lab::kept::{Kepts, compare, comparison_table};
+use inhaul_lab::kept::{compare, comparison_table};
 
 use super::failure::Failure;
-use super::report::read;
+use super::report::results;
 use crate::options::OUTPUT;
 use crate::output::{announce, to_json};
 
@@ -59,15 +59,6 @@ pub(super) fn run(args: &Compare) -> Result<(), Failure> {
         0 => Ok(()),
         worse => Err(Failure::Worse(worse)),
     }
-}
-
-fn results(path: &Path) -> Result<Kepts, Failure> {
-    let kepts = read(path)?;
-    if kepts.results.is_empty() {
-        let how = "keep some with 'inhaul lab run PAPER/ITEM --keep DIR'";
-        return Err(Failure::Usage(format!("there is no kept result in {}: {how}", path.display())));
-    }
-    Ok(kepts)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) struct Drawn {
     #[arg(long, help_heading = OUTPUT)]
     pub(super) events: bool,
     /// Print the scenarios (docs/scenario.md) instead of running them
-    #[arg(long, help_heading = OUTPUT)]
+    #[arg(long, conflicts_with_all = ["json", "events"], help_heading = OUTPUT)]
     pub(super) print: bool,
     /// Print JSON: an object for each network, and one for all together (docs/json.md)
     #[arg(long, help_heading = OUTPUT)]

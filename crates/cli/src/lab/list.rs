@@ -61,17 +61,39 @@ pub(super) fn list(args: &List) -> Result<(), Failure> {
     }
     for experiment in listing.experiments {
         announce(&format!("{}: {} ({})", experiment.name, experiment.title, experiment.source));
-        for check in experiment.checks {
-            announce(&format!("    {check}"));
+        for line in counted(&experiment.checks) {
+            announce(&format!("    {line}"));
         }
     }
     Ok(())
+}
+
+/// Each check once, in the order of the first ones: many are the same for several cases.
+fn counted(checks: &[String]) -> Vec<String> {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for check in checks {
+        match counts.iter_mut().find(|(known, _)| known == check) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((check, 1)),
+        }
+    }
+    let line = |(check, count): (&str, usize)| match count {
+        1 => check.to_owned(),
+        _ => format!("{check} ({count} cases)"),
+    };
+    counts.into_iter().map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::documented::assert_documented;
+
+    #[test]
+    fn counted_has_each_check_once() {
+        let checks = ["fair", "fast", "fair", "fair"].map(str::to_owned);
+        assert_eq!(counted(&checks), ["fair (3 cases)", "fast"]);
+    }
 
     #[test]
     fn listing_has_the_documented_fields() {

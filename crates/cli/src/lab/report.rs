@@ -35,7 +35,7 @@ pub(crate) struct Report {
 }
 
 pub(super) fn run(args: &Report) -> Result<(), Failure> {
-    let kepts = read(&args.directory)?;
+    let kepts = results(&args.directory)?;
     if let Some(site) = &args.site {
         return write_site(&kepts, &args.directory, site);
     }
@@ -58,8 +58,18 @@ fn write_site(kepts: &Kepts, directory: &Path, to: &Path) -> Result<(), Failure>
     Ok(())
 }
 
+/// Reads kept results. There must be at least one.
+pub(super) fn results(path: &Path) -> Result<Kepts, Failure> {
+    let kepts = read(path)?;
+    if kepts.results.is_empty() {
+        let how = "keep some with 'inhaul lab run PAPER/ITEM --keep DIR'";
+        return Err(Failure::Usage(format!("there is no kept result in {}: {how}", path.display())));
+    }
+    Ok(kepts)
+}
+
 /// Reads kept results, and names other files on standard error.
-pub(super) fn read(path: &Path) -> Result<Kepts, Failure> {
+fn read(path: &Path) -> Result<Kepts, Failure> {
     let kepts = read_kept(path).map_err(|error| Failure::Unreadable(path.to_owned(), error))?;
     for message in kepts.problems.iter().map(Problem::message) {
         warn(&message);

@@ -43,9 +43,10 @@ Examples:
     inhaul lab run gtp-2004/fig8 --set 'sweep=[]' --json";
 
 pub(super) fn sim(args: &Sim) -> Result<(), Failure> {
-    let text = fs::read_to_string(&args.scenario).map_err(|error| Failure::Unreadable(args.scenario.clone(), error))?;
+    let text = read_scenario(&args.scenario)?;
     let name = args.scenario.display().to_string();
     let scenario = Scenario::parse(&name, &text, &args.runs.settings())?;
+    check_outputs(&args.runs)?;
     let runs = run_all(&scenario, &name, &args.runs, None)?;
     for run in &runs {
         announce(&if args.runs.json { to_json(run) } else { run_table(run) });
@@ -71,13 +72,14 @@ pub(super) fn run_experiment(args: &Run) -> Result<(), Failure> {
         settings.splice(0..0, experiment.control_paper.iter().cloned());
     }
     let scenario = experiment.scenario(&settings)?;
+    check_outputs(&args.runs)?;
     if let Some(directory) = &args.keep {
         keep::check_place(directory)?;
     }
     let begun = Instant::now();
     let journal = args.keep.as_ref().map(|directory| keep::journal(directory, args, &experiment)).transpose()?;
     let mut runs = run_all(&scenario, &experiment.name, &args.runs, journal.as_ref())?;
-    let took = begun.elapsed();
+    let took = begun.elapsed() + Duration::from_secs_f64(journal.as_ref().map_or(0.0, Journal::took_s));
     let judgement = judge(&experiment, &mut runs);
     if args.runs.json {
         for run in &runs {
@@ -85,8 +87,14 @@ pub(super) fn run_experiment(args: &Run) -> Result<(), Failure> {
         }
         if runs.len() > 1 {
             let valid = runs.iter().all(|run| run.valid);
-            let (table, checks) = (&judgement.table, &judgement.verdicts);
-            announce(&to_json(&Summary { experiment: &experiment.name, runs: runs.len(), valid, table, checks }));
+            announce(&to_json(&Summary {
+                experiment: &experiment.name,
+                runs: runs.len(),
+                valid,
+                table: &judgement.table,
+                checks: &judgement.verdicts,
+                not_judged: &judgement.not_judged,
+            }));
         }
     } else {
         announce(&format!("{}: {} ({})", experiment.name, experiment.title, experiment.source));
@@ -134,7 +142,7 @@ impl Watch for Watching<'_> {
 
     fn finished(&self, run: &RunResult) {
         if let Some(journal) = self.journal {
-            journal.finished(run);
+            journal.finished(run, self.begun.elapsed().as_secs_f64());
         }
     }
 }
@@ -165,6 +173,28 @@ fn run_all(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journa
 fn progress_line(part: f64, elapsed: f64) -> String {
     let left = if part > 0.0 { clock(elapsed * (1.0 - part) / part) } else { "?".to_owned() };
     format!("{} % of the time of all runs  {} elapsed  {left} left", (part * 100.0) as u64, clock(elapsed))
+}
+
+/// The text of a scenario's file.
+pub(super) fn read_scenario(path: &Path) -> Result<String, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::Unreadable(path.to_owned(), error))?;
+    String::from_utf8(bytes).map_err(|_| {
+        Failure::Usage(format!("{}: a scenario is TOML, which is UTF-8: this file is not", path.display()))
+    })
+}
+
+/// Whether the files of `--plot` and `--csv` can be written, before hours of runs. Existing files stay as they are.
+fn check_outputs(args: &Runs) -> Result<(), Failure> {
+    for path in [&args.plot, &args.csv].into_iter().flatten() {
+        let is_new = !path.exists();
+        let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| Failure::Unwritable(path.clone(), error))?;
+        if is_new {
+            // If it cannot be removed, it is replaced by the output.
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
 }
 
 fn write_drawings(drawings: &[Drawing], args: &Runs) -> Result<(), Failure> {
@@ -224,8 +254,39 @@ mod tests {
         let experiment = find_experiment("gtp-2004/fig7").unwrap();
         let table: Vec<TableRow> = judge(&experiment, &mut [RunResult::default()]).table;
         let checks = [Verdict::default()];
-        let summary = Summary { experiment: "", runs: 0, valid: true, table: &table, checks: &checks };
+        let not_judged = [String::new()];
+        let summary =
+            Summary { experiment: "", runs: 0, valid: true, table: &table, checks: &checks, not_judged: &not_judged };
         assert_documented("The summary of several runs of the lab", &summary);
+    }
+
+    #[test]
+    fn check_outputs_finds_places_that_cannot_be_before_anything_runs() {
+        use clap::Parser as _;
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            runs: Runs,
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let csv = directory.path().join("out.csv");
+        let runs = |path: &Path| Line::parse_from(["x", "--csv", path.to_str().unwrap()]).runs;
+        assert!(check_outputs(&runs(&csv)).is_ok() && !csv.exists(), "nothing is left");
+        fs::write(&csv, "before").unwrap();
+        assert!(check_outputs(&runs(&csv)).is_ok());
+        assert_eq!(fs::read_to_string(&csv).unwrap(), "before");
+        for wrong in [directory.path().to_owned(), csv.join("x"), directory.path().join("no/out.csv")] {
+            assert!(matches!(check_outputs(&runs(&wrong)), Err(Failure::Unwritable(..))), "{}", wrong.display());
+        }
+    }
+
+    #[test]
+    fn read_scenario_wants_utf_8() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.toml");
+        fs::write(&path, [b't', 0xff]).unwrap();
+        assert!(matches!(read_scenario(&path), Err(Failure::Usage(what)) if what.contains("UTF-8")));
+        assert!(matches!(read_scenario(&directory.path().join("none")), Err(Failure::Unreadable(..))));
     }
 
     #[test]

@@ -35,6 +35,12 @@ fn kept_results_become_a_page_in_spite_of_a_damaged_file() {
 
     let nothing = run(&["lab", "report", text(&directory.path().join("none"))]);
     assert_eq!(nothing.code, Some(3), "{}", nothing.stderr);
+    let damaged = directory.path().join("damaged");
+    fs::create_dir(&damaged).unwrap();
+    fs::write(damaged.join("half.json"), "{").unwrap();
+    let only = run(&["lab", "report", text(&damaged)]);
+    assert_eq!(only.code, Some(2), "{}", only.stderr);
+    assert!(only.stderr.contains("there is no kept result in"), "{}", only.stderr);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use inhaul_emu::{Emulator, LinkReport, Options, SpawnOptions, Stream, Wait};
 use super::agent::Job;
 use super::talk::Agent;
 use super::{Ground, failures, judged, refusal, run_agents};
-use crate::emu::emulated;
+use crate::emu::{emulated, marks_refused};
 use crate::outcome::{LinkOutcome, Outcome};
 use crate::result::RunResult;
 use crate::scenario::Plan;
@@ -36,7 +36,7 @@ pub struct Emulation {
 pub fn run_emulated(plan: &Plan, seed: u64, how: Emulation, advanced: &dyn Fn(Span)) -> RunResult {
     let options = Options { wait: how.wait, awake: how.awake, ..Options::default() };
     let mut attempts = 0;
-    let refused = refusal(plan);
+    let refused = refusal(plan).or_else(|| marks_refused(plan));
     let (outcome, attempts) = loop {
         attempts += 1;
         // Another attempt takes no part of the whole that has not been told.
@@ -114,6 +114,8 @@ fn of_link(link: &LinkReport) -> LinkOutcome {
         carried_bytes: link.carried_bytes,
         offered_packets: link.offered_packets,
         dropped_packets: dropped.iter().sum(),
+        // Plans with marks are refused.
+        marked_packets: 0,
         queue_bytes_max: link.queue_bytes_max,
         series: Vec::new(),
     }

@@ -6,7 +6,7 @@ use super::prose;
 use super::words::{self, Outcome};
 use crate::experiment::{Experiment, Figure, FigureKind};
 use crate::figure;
-use crate::judge::TableRow;
+use crate::judge::{TableRow, number};
 use crate::kept::Kept;
 use crate::words::quantity_words;
 
@@ -161,7 +161,8 @@ impl<'a> Item<'a> {
             section.leaf(
                 "p",
                 &[("class", "note")],
-                "±: half the width of the 95 % confidence interval over the repetitions.",
+                "±: half the width of the 95 % confidence interval over the repetitions. \"From ... to\": its ends, cut at the \
+                 least or the most that the quantity can be.",
             );
         }
     }
@@ -298,13 +299,17 @@ fn write_case(
             let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
             line.leaf("th", &[("scope", "row")], &(quantity_words(&row.quantity) + &unit));
             if is_published {
-                let published = row.published.map(|value| words::value(value, None, row.unit.factor()));
+                let published = row.published.map(|value| number(value / row.unit.factor()));
                 number_cell(line, published.as_deref());
             }
             for (_, kept) in columns {
                 let same = |other: &&TableRow| other.case == row.case && other.quantity == row.quantity;
                 let found = kept.and_then(|kept| kept.table.iter().find(same));
-                let value = found.and_then(|found| Some(words::value(found.mean?, found.ci95, found.unit.factor())));
+                let value = found.and_then(|found| {
+                    let of_runs = found.of_runs();
+                    let text = found.with_error("±").or_else(|| (!of_runs.is_empty()).then(|| "never".to_owned()))?;
+                    Some(text + &of_runs)
+                });
                 number_cell(line, value.as_deref());
             }
         });

@@ -1,6 +1,5 @@
 //! Words for readers instead of the program's own names.
 
-use crate::judge::number;
 use crate::kept::Kept;
 
 /// How a result was made, as the heading of its column: `simulated`, `emulated`, `simulated, control paper`.
@@ -61,15 +60,6 @@ pub(super) fn checks_passed(kept: &Kept) -> String {
         0 => "no checks".to_owned(),
         1 => format!("{} of 1 check", 1 - kept.failed().count()),
         all => format!("{} of {all} checks", all - kept.failed().count()),
-    }
-}
-
-/// A mean with its confidence interval, in units of `factor`.
-pub(super) fn value(mean: f64, ci95: Option<f64>, factor: f64) -> String {
-    let mean = number(mean / factor);
-    match ci95 {
-        Some(ci95) => format!("{mean} ± {}", number(ci95 / factor)),
-        None => mean,
     }
 }
 

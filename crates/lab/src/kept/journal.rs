@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::run_of_json;
 use crate::result::RunResult;
-use crate::run::Watch;
 
 /// Bytes of a journal that are read; runs beyond them are made again.
 const JOURNAL_MAX: u64 = 256 << 20;
@@ -39,6 +38,8 @@ pub struct Identity {
 pub struct Journal {
     path: PathBuf,
     known: Vec<RunResult>,
+    /// How long those runs took, in seconds.
+    took_s: f64,
     /// The file, and the first error of writing to it.
     writing: Mutex<(File, Option<io::Error>)>,
 }
@@ -55,15 +56,15 @@ impl Journal {
         let folder = directory.join(&identity.experiment);
         fs::create_dir_all(&folder)?;
         let path = folder.join(format!("{name}.unfinished.jsonl"));
-        let known = if identity.is_certain() { read(&path, identity) } else { Vec::new() };
+        let (known, took_s) = if identity.is_certain() { read(&path, identity) } else { (Vec::new(), 0.0) };
         // Written anew, because unreadable lines must not stay between readable ones.
         let mut text = to_line(identity)?;
         for run in &known {
-            text.push_str(&to_line(run)?);
+            text.push_str(&to_line(&Line { took_s, run })?);
         }
         fs::write(&path, text)?;
         let file = OpenOptions::new().append(true).open(&path)?;
-        Ok(Self { path, known, writing: Mutex::new((file, None)) })
+        Ok(Self { path, known, took_s, writing: Mutex::new((file, None)) })
     }
 
     /// Where it is.
@@ -76,6 +77,27 @@ impl Journal {
         &self.known
     }
 
+    /// How long these took, in seconds.
+    pub fn took_s(&self) -> f64 {
+        self.took_s
+    }
+
+    /// Adds a run that finished `elapsed_s` after the journal was opened, if it is valid; others are made again the next
+    /// time. An error is kept for [`close`](Self::close), because the run itself is not the cause.
+    pub fn finished(&self, run: &RunResult, elapsed_s: f64) {
+        let Ok(mut writing) = self.writing.lock() else { return };
+        let (file, error) = &mut *writing;
+        if run.valid && error.is_none() {
+            let line = Line { took_s: self.took_s + elapsed_s, run };
+            *error = to_line(&line).and_then(|line| file.write_all(line.as_bytes())).err();
+        }
+    }
+
+    /// A run that it held when it was opened.
+    pub fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
+        self.known.iter().find(|run| run.case == case && run.seed == seed).cloned()
+    }
+
     /// Ends it. With `remove` the file goes, as the result is kept elsewhere.
     ///
     /// # Errors
@@ -86,21 +108,19 @@ impl Journal {
     }
 }
 
-/// Writes the journal. [`Watch::advanced`] is for other watchers.
-impl Watch for Journal {
-    fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
-        self.known.iter().find(|run| run.case == case && run.seed == seed).cloned()
-    }
+/// A finished run, and how long all runs had taken by then.
+#[derive(Serialize)]
+struct Line<'a> {
+    took_s: f64,
+    #[serde(flatten)]
+    run: &'a RunResult,
+}
 
-    /// Adds it if it is valid; others are made again the next time. An error is kept for [`close`](Journal::close),
-    /// because the run itself is not the cause.
-    fn finished(&self, run: &RunResult) {
-        let Ok(mut writing) = self.writing.lock() else { return };
-        let (file, error) = &mut *writing;
-        if run.valid && error.is_none() {
-            *error = to_line(run).and_then(|line| file.write_all(line.as_bytes())).err();
-        }
-    }
+/// The time of a line.
+#[derive(Default, Deserialize)]
+struct Took {
+    #[serde(default)]
+    took_s: f64,
 }
 
 impl Identity {
@@ -113,8 +133,8 @@ fn to_line(value: &impl Serialize) -> io::Result<String> {
     Ok(serde_json::to_string(value).map_err(io::Error::other)? + "\n")
 }
 
-/// The runs of that identity. Unreadable ones count as missing, because they can be made again.
-fn read(path: &Path, identity: &Identity) -> Vec<RunResult> {
+/// The runs of that identity, and how long they took. Unreadable ones count as missing, because they can be made again.
+fn read(path: &Path, identity: &Identity) -> (Vec<RunResult>, f64) {
     let mut text = Vec::new();
     let whole = File::open(path).and_then(|file| file.take(JOURNAL_MAX).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
@@ -122,9 +142,16 @@ fn read(path: &Path, identity: &Identity) -> Vec<RunResult> {
     let same =
         lines.next().and_then(|line| serde_json::from_str(line).ok()).is_some_and(|first: Identity| first == *identity);
     if whole.is_err() || !same {
-        return Vec::new();
+        return (Vec::new(), 0.0);
     }
-    lines.filter_map(|line| run_of_json(line).ok()).filter(|run| run.valid).collect()
+    let mut took_s = 0.0;
+    let runs = lines.filter_map(|line| {
+        let run = run_of_json(line).ok().filter(|run| run.valid)?;
+        let took: Took = serde_json::from_str(line).unwrap_or_default();
+        took_s = took.took_s.max(took_s);
+        Some(run)
+    });
+    (runs.collect(), took_s)
 }
 
 #[cfg(test)]
@@ -151,7 +178,7 @@ mod tests {
         let journal = Journal::open(directory, "sim", &identity()).unwrap();
         assert!(journal.runs().is_empty());
         for run in [run(1, true), run(2, false), run(3, true)] {
-            journal.finished(&run);
+            journal.finished(&run, run.seed as f64);
         }
         let path = journal.path().to_owned();
         journal.close(false).unwrap();
@@ -169,6 +196,11 @@ mod tests {
         assert_eq!(path, directory.path().join("a/b/sim.unfinished.jsonl"));
         assert_eq!(seeds(directory.path(), &identity()), [1, 3]);
         assert_eq!(seeds(directory.path(), &identity()), [1, 3], "opening loses nothing");
+        let journal = Journal::open(directory.path(), "sim", &identity()).unwrap();
+        assert_eq!(journal.took_s(), 3.0, "the time of the last valid run");
+        journal.finished(&run(5, true), 2.0);
+        journal.close(false).unwrap();
+        assert_eq!(Journal::open(directory.path(), "sim", &identity()).unwrap().took_s(), 5.0, "parts add up");
     }
 
     #[test]
@@ -193,7 +225,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let uncertain = Identity { commit, ..identity() };
             let journal = Journal::open(directory.path(), "sim", &uncertain).unwrap();
-            journal.finished(&run(1, true));
+            journal.finished(&run(1, true), 1.0);
             journal.close(false).unwrap();
             assert!(seeds(directory.path(), &uncertain).is_empty(), "{uncertain:?}");
         }
@@ -207,7 +239,7 @@ mod tests {
         fs::write(&path, &text[..text.len() - 20]).unwrap();
         assert_eq!(seeds(directory.path(), &identity()), [1], "the last line breaks off");
         let journal = Journal::open(directory.path(), "sim", &identity()).unwrap();
-        journal.finished(&run(4, true));
+        journal.finished(&run(4, true), 1.0);
         journal.close(false).unwrap();
         assert_eq!(seeds(directory.path(), &identity()), [1, 4], "and later lines are complete");
     }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::Experiment;
 use crate::judge::{Judgement, TableRow};
 use crate::metrics::Trajectory;
+use crate::repetitions;
 use crate::result::{FlowResult, RunResult, Verdict};
 use crate::scenario::Scenario;
 
@@ -218,6 +219,7 @@ impl Kept {
             run.flows.iter_mut().for_each(restore_trajectory);
         }
         forget_lone_indices(&mut kept);
+        kept.table.iter_mut().for_each(|row| complete(row, &kept.runs));
         Ok(kept)
     }
 }
@@ -281,6 +283,17 @@ pub fn run_of_json(text: &str) -> Result<RunResult, String> {
         epoch.is_join = run.flows.iter().any(|flow| !flow.background && flow.start_s == epoch.from_s);
     }
     Ok(run)
+}
+
+/// Results of earlier releases lack the number of runs, and have ends of intervals beyond the possible values.
+fn complete(row: &mut TableRow, runs: &[RunResult]) {
+    if row.runs == 0 {
+        row.runs = repetitions::valid_runs(runs, &row.case);
+    }
+    if let Some(("low99" | "high99", inner)) = repetitions::statistic(&row.quantity) {
+        let (least, most) = repetitions::bounds(inner);
+        row.mean = row.mean.map(|mean| mean.clamp(least, most));
+    }
 }
 
 /// Takes Jain's index from single flows, which share nothing: results of earlier releases have 1 there.

@@ -55,6 +55,28 @@ impl Refusal {
     }
 }
 
+/// A message of the TOML reader, without types of Rust: `expected u16` is a range.
+pub(crate) fn in_words(message: &str) -> String {
+    if message.contains("too large to fit in target type") || message.contains("number overflowed") {
+        return "a whole number is at most 9223372036854775807".to_owned();
+    }
+    let Some((before, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let words = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0 on",
+        "i8" => "a whole number from -128 to 127",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        _ => return message.to_owned(),
+    };
+    format!("{before}expected {words}")
+}
+
 /// Line and column, from 1, of a byte of the text. Columns count characters.
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at.min(text.len())).unwrap_or(text);
@@ -65,6 +87,17 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_words_names_ranges_instead_of_types() {
+        let message = "invalid value: integer `300`, expected u8";
+        assert_eq!(in_words(message), "invalid value: integer `300`, expected a whole number from 0 to 255");
+        assert_eq!(
+            in_words("invalid type: integer `1`, expected struct StarFile"),
+            "invalid type: integer `1`, expected a table"
+        );
+        assert_eq!(in_words("missing field `title`"), "missing field `title`");
+    }
 
     #[test]
     fn line_and_column_count_from_one() {

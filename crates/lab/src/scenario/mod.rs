@@ -92,7 +92,7 @@ impl Scenario {
             return Err(general(format!("a scenario has at most {TEXT_MAX} bytes")));
         }
         let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-            Refusal { span: error.span(), message: error.message().to_owned() }.locate(file, text, None)
+            Refusal { span: error.span(), message: error::in_words(error.message()) }.locate(file, text, None)
         })?;
         let settings: Vec<Setting> =
             set.iter().map(|(key, value)| Setting { key: key.clone(), value: sweep::value_of(value) }).collect();
@@ -158,7 +158,8 @@ impl Base<'_> {
 }
 
 fn read(text: &str) -> Result<ScenarioFile, Refusal> {
-    toml_edit::de::from_str(text).map_err(|error| Refusal { span: error.span(), message: error.message().to_owned() })
+    toml_edit::de::from_str(text)
+        .map_err(|error| Refusal { span: error.span(), message: error::in_words(error.message()) })
 }
 
 fn described(settings: &[Setting]) -> String {

@@ -57,12 +57,23 @@ pub(crate) fn build(file: &SchedulerFile) -> Result<SchedulerSpec, String> {
         MonitorName::On => Monitor::On,
         MonitorName::Auto => Monitor::Auto,
     };
-    Ok(SchedulerSpec { kind, nice: file.nice, interrupts: build_interrupts(file), monitor, tasks })
+    Ok(SchedulerSpec { kind, nice: file.nice, interrupts: build_interrupts(file)?, monitor, tasks })
 }
 
-fn build_interrupts(file: &SchedulerFile) -> InterruptSpec {
+fn build_interrupts(file: &SchedulerFile) -> Result<InterruptSpec, String> {
     let InterruptsFile { full, each, coalesce, memory, descriptors, budget, elsewhere } = file.interrupts;
-    InterruptSpec {
+    // `interrupt` is the cost of a packet, `each` that of an interrupt: without them the others have no effect.
+    if file.interrupt.is_none() && (full.is_some() || descriptors.is_some() || budget.is_some()) {
+        return Err(
+            "`interrupts.full`, `interrupts.descriptors` and `interrupts.budget` need an `interrupt`".to_owned()
+        );
+    }
+    if file.interrupt.is_none() && each.is_none() && (memory != 0.0 || elsewhere) {
+        return Err(
+            "`interrupts.memory` and `interrupts.elsewhere` need an `interrupt` or `interrupts.each`".to_owned()
+        );
+    }
+    Ok(InterruptSpec {
         packet: file.interrupt.unwrap_or_default().0,
         full: full.map(|full| full.0),
         each: each.unwrap_or_default().0,
@@ -71,12 +82,15 @@ fn build_interrupts(file: &SchedulerFile) -> InterruptSpec {
         descriptors,
         budget,
         elsewhere,
-    }
+    })
 }
 
 fn build_task(file: &ScheduledTaskFile) -> Result<Task, String> {
     let spell = |span| if file.random { Spell::Exponential(span) } else { Spell::Fixed(span) };
     let (runs, sleeps) = match (file.runs, file.sleeps) {
+        (None, None) if file.random => {
+            return Err("a task with `random = true` has `runs` and `sleeps`, which are drawn".to_owned());
+        }
         (None, None) => (None, Span::ZERO),
         (Some(runs), Some(sleeps)) => (Some(spell(runs.0)), sleeps.0),
         _ => return Err("a task has both `runs` and `sleeps`, or neither: then it never sleeps".to_owned()),

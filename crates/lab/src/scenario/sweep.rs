@@ -46,12 +46,25 @@ pub(crate) fn cases(
     for (index, sweep) in sweeps.iter().enumerate() {
         let refuse = |message: String| Refusal::at(sweep.span(), message);
         let dimension = dimension(sweep.get_ref(), sweep_table(document, index)).map_err(refuse)?;
+        dimension.iter().flat_map(|case| &case.settings).try_for_each(is_of_a_cell).map_err(refuse)?;
         if dimension.len() * cases.len() > CELLS_MAX {
             return Err(refuse(format!("the sweep has more than {CELLS_MAX} cells: take fewer values")));
         }
         cases = cases.iter().flat_map(|case| dimension.iter().map(|next| case.and(next))).collect();
     }
     Ok(cases)
+}
+
+/// Cells differ in their plans alone: a sweep over these keys would label its cells wrongly.
+fn is_of_a_cell(setting: &Setting) -> Result<(), String> {
+    match setting.key.split('.').next() {
+        Some(key @ ("seed" | "repetitions")) => Err(format!(
+            "a sweep cannot vary `{key}`, which is for the whole scenario: write it at the top, or use --{key} N; each \
+             repetition has the next seed"
+        )),
+        Some(key @ ("title" | "sweep")) => Err(format!("a sweep cannot vary `{key}`, which is for the whole scenario")),
+        _ => Ok(()),
+    }
 }
 
 impl Case {

@@ -132,6 +132,11 @@ fn parse_builds_schedulers_and_refuses_keys_of_another_kind() {
         ("", "kind = \"o1\"\ntasks = [{ count = 999 }, { count = 2 }]", "at most 1000 tasks"),
         ("noise = \"vm-idle\"", "kind = \"o1\"", "neither `noise` nor `tasks`"),
         ("tasks = [{ share = 0.5, on = \"1 s\", off = \"1 s\" }]", "kind = \"o1\"", "neither `noise` nor `tasks`"),
+        ("", "kind = \"o1\"\ntasks = [{ random = true }]", "has `runs` and `sleeps`"),
+        ("", "kind = \"o1\"\ntasks = [{ count = 70000 }]", "expected a whole number from 0 to 65535"),
+        ("", "kind = \"o1\"\ninterrupt = \"2 us\"\ninterrupts = { memory = 1.5 }", "interrupts.memory is from 0 to 1"),
+        ("", "kind = \"o1\"\ninterrupts = { budget = 64 }", "need an `interrupt`"),
+        ("", "kind = \"o1\"\ninterrupts = { elsewhere = true }", "need an `interrupt` or `interrupts.each`"),
     ] {
         let found = refused(&text(more, fields));
         assert!(found.contains(expected), "{found}\nnot: {expected}");
@@ -160,6 +165,21 @@ to = "b"
 fn parse_names_the_cell_that_is_wrong() {
     let text = format!("{STAR}\n[[sweep]]\nkey = \"flows.*.protocol\"\nvalues = [\"gtp\", \"gpt\"]\n");
     assert!(refused(&text).contains("with flows.*.protocol = gpt: there is no protocol"), "{}", refused(&text));
+}
+
+#[test]
+fn parse_refuses_a_sweep_over_what_is_not_of_a_cell() {
+    let swept = |sweep: &str| refused(&format!("{STAR}\n[[sweep]]\n{sweep}\n"));
+    let found = swept("key = \"seed\"\nvalues = [1, 7]");
+    assert!(
+        found.starts_with("s.toml:2") && found.contains(": a sweep cannot vary `seed`") && found.contains("--seed N"),
+        "{found}"
+    );
+    let found = swept("cases = [{ name = \"a\", set = { repetitions = 2 } }]");
+    assert!(found.contains("a sweep cannot vary `repetitions`"), "{found}");
+    assert!(swept("key = \"title\"\nvalues = [\"a\"]").contains("a sweep cannot vary `title`"));
+    let grid = [("seed".to_owned(), vec!["1".to_owned(), "2".to_owned()])];
+    assert!(Scenario::parse_swept("s.toml", STAR, &[], &grid).is_err());
 }
 
 #[test]

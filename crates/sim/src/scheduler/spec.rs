@@ -153,7 +153,7 @@ impl SchedulerSpec {
         }
         self.interrupts.check()?;
         if self.tasks.iter().any(|task| !(0.0..=1_000.0).contains(&task.memory)) {
-            return Err("memory is from 0 to 1000");
+            return Err("a task's memory is from 0 to 1000");
         }
         if self.tasks.iter().any(|task| task.paging > Span::from_secs(1)) {
             return Err("paging is at most a second");
