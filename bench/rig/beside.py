@@ -1,7 +1,8 @@
-"""Runs programs beside each other in a host of an emulated network, and writes down meanwhile what each has received:
+"""Runs programs beside each other in a host of an emulated network, and records meanwhile the received bytes of each:
 `python3 beside.py PLAN FILE`. Needs nothing of the rig, since it runs in the host.
 
-PLAN is JSON: `seconds`, and `programs`, each with `name`, `start` (seconds), `command`, and `file`: that whose size is what it has received. Without
+PLAN is JSON: `seconds`, and `programs`, each with `name`, `start` (seconds), `command`, and `file`: its size is the
+number of received bytes. Without
 `file` the program is `inhaul get --json-stream`, which tells."""
 
 import json
@@ -23,7 +24,7 @@ class Program:
         os.set_blocking(self.process.stdout.fileno(), False)
 
     def look(self):
-        """Takes what it has received until now. What has ended before all did has failed."""
+        """Takes its received bytes until now. A program that has ended before the others has failed."""
         if self.process.poll() is not None:
             raise SystemExit(f"{self.plan['name']} ended with {self.process.returncode} before it was measured")
         file = self.plan.get("file")

@@ -1,5 +1,5 @@
 """Who is measured memory to memory. Every contestant moves bytes from one place to another for some seconds and says how
-many came; the rig itself takes what the processes cost, the same way for all."""
+many came; the rig itself measures the processes' cost, in the same way for all."""
 
 import json
 import shutil

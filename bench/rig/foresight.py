@@ -1,8 +1,9 @@
-"""What a receiver foresaw, against what came: read from its log, as a table and as a plot."""
+"""A receiver's foreseen pauses, compared with the actual ones: read from its log, as a table and as a plot."""
 
 import re
 
-# Who only logs what it foresees. What is foreseen, and acted on, comes otherwise, and says nothing of how good that was.
+# The contestant that only logs foreseen pauses. If a contestant acts on a pause, the pause changes, and does not show
+# the quality of the prediction.
 LOGGED = "udt, logged"
 LINE = re.compile(r"inhaul_udp::watch::watcher: (?P<what>.*)$")
 SOURCES = ("quota", "switches", "run-delay", "competitors", "disk")

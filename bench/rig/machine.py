@@ -12,7 +12,7 @@ DIRTY = "-dirty"
 
 
 def describe():
-    """What a reader must know of the machine to place its figures."""
+    """Facts about the machine that a reader needs for its figures."""
     return {
         "cpu": _field("/proc/cpuinfo", "model name"),
         "cores": os.cpu_count(),
@@ -46,7 +46,7 @@ def commit():
 
 
 def sentence(machine):
-    """What stands above a table."""
+    """The text above a table."""
     virtual = ", virtual" if machine["virtual"] else ""
     return f"{machine['cpu']}, {machine['cores']} cores{virtual}, Linux {machine['kernel']}, inhaul {machine['versions']['inhaul commit']}"
 

@@ -11,7 +11,7 @@ OFFLOADS = {
     "on": {},
     # Every packet for itself, through the stack and over the device.
     "off": {"tso": "off", "gso": "off", "gro": "off", "tx-udp-segmentation": "off"},
-    # Segmented in software before the device, merged again behind it: what a wire without such hardware does.
+    # Segmented in software before the device, merged again behind it: the effect of a wire without such hardware.
     "wire": {"tso": "off", "tx-udp-segmentation": "off", "gro": "on"},
 }
 
@@ -32,7 +32,7 @@ def may_make():
 
 
 def missing_tools():
-    """What it needs for them and does not have."""
+    """Missing requirements for them."""
     return [tool for tool in ("ip", "ethtool") if shutil.which(tool) is None]
 
 

@@ -1,4 +1,4 @@
-"""Processes that are measured: where they run, what they cost, and that none is left behind."""
+"""Measured processes: their host, their cost, and their end."""
 
 import os
 import select
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass
 class Ended:
-    """What a process left: its output, and what it cost by the kernel's account (os.wait4)."""
+    """A process's output, and its cost by the kernel's account (os.wait4)."""
 
     stdout: str
     stderr: str
@@ -71,7 +71,7 @@ class Process:
         return self.ended
 
     def stop(self):
-        """Ends the process, politely at first, and returns what it left."""
+        """Ends the process, politely at first, and returns its output and cost."""
         for number, patience in ((signal.SIGTERM, 3), (signal.SIGKILL, 10)):
             if self._reap(0):
                 break

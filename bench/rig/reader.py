@@ -1,4 +1,5 @@
-"""Reads remote data from Python as its users do, and says how long each reading took and what came over the network meanwhile. Run in a host of
+"""Reads remote data from Python as its users do, and prints the duration of each reading and the network's bytes
+meanwhile. Run in a host of
 an emulated network: `python3 reader.py CONTESTANT ADDRESS TICKET WORKLOAD ...` prints a JSON line for each. Each workload is done twice by one
 process: cold, and warm. As it runs there, it needs nothing of the rig."""
 
@@ -187,7 +188,7 @@ def zarr(reader, _state):
 
 
 def h5(reader, _state):
-    """A part of an HDF5 data set, by h5py; of what is around its chunks as little as the file system's own cache reads."""
+    """A part of an HDF5 data set, by h5py; beside its chunks as little as the file system's own cache reads."""
     import h5py
 
     with reader.fs.open(reader.name("field.h5"), "rb") as remote, h5py.File(remote, "r") as file:
@@ -239,7 +240,7 @@ def scattered(reader, _state):
 
 
 def digest(data):
-    """Tells what was read from anything else; not part of the time that is measured."""
+    """Hash of the read data; not part of the measured time."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 """The table of a run, made only from its JSON."""
 
-# Between the contestant and what it lost: heading, field of the row, contestant that it is divided by, format. A column that no row
-# of the run has anything for is left out.
+# Columns between the contestant and its loss: heading, field of the row, contestant that it is divided by, format. A
+# column without values in the run is left out.
 COLUMNS = (
     ("Gbit/s", "goodput_bps", None, "{:.2f}"),
     ("of raw UDP", "goodput_bps", "raw-udp", "{:.0%}"),
@@ -15,7 +15,7 @@ COLUMNS = (
     ("of quinn's", "cpu_seconds_per_gigabyte", "quinn", "{:.2f}"),
     ("machine CPU s/GB", "machine_cpu_seconds_per_gigabyte", None, "{:.3f}"),
 )
-# What inhaul has of UDT: its transport, and the foreign wire at both ends and at one.
+# Inhaul's UDT: its transport, and the foreign wire at both ends and at one.
 UDT = ("inhaul-udt", "udt4-ours", "udt4-ours-to-libudt", "libudt-to-udt4-ours")
 
 
@@ -54,7 +54,7 @@ def _cells(row, members, columns):
 
 
 def _figure(row, members, column):
-    """The row's own figure, or what it is of another contestant's in the same case."""
+    """The row's own figure, or its part of another contestant's in the same case."""
     _, field, other, form = column
     value = _quotient(row, members, other, field) if other else row[field] * (1e-9 if field == "goodput_bps" else 1)
     return "" if value is None else form.format(value)

@@ -1,4 +1,4 @@
-"""What a bench keeps, and reads again to print its table."""
+"""Kept results of a bench, from which it prints its table."""
 
 import argparse
 import datetime
@@ -24,7 +24,7 @@ def kept_file(name):
 
 
 def write(file, machine, **measured):
-    """Writes what was measured, with when it was and on which machine."""
+    """Writes the measurements, with their time and machine."""
     finished = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     text = json.dumps({"finished": finished, "machine": machine, **measured}, indent=1)
     # A list of numbers on one line: there may be thousands.

@@ -1,4 +1,4 @@
-"""Runs a command in a host of an emulated network, and writes down meanwhile what its device and its UDP sockets have carried:
+"""Runs a command in a host of an emulated network, and records meanwhile the bytes of its device and its UDP sockets:
 `python3 sampler.py FILE COMMAND [ARGUMENT ...]`. Needs nothing of the rig, since it runs in the host."""
 
 import json

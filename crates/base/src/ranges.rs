@@ -163,7 +163,7 @@ impl Ranges {
         }
     }
 
-    /// Puts a range behind all that there are.
+    /// Puts a range behind all existing ones.
     fn push(&mut self, range: ByteRange) {
         match self {
             Self::Few(ranges) if ranges.len() < FEW_MAX => ranges.push(range),

@@ -1,4 +1,4 @@
-//! Checksums that were asked for as other programs have them: `--checksum=sha-256=DIGITS`, `--md5 DIGITS`. Each becomes
+//! Checksums in the form of other programs: `--checksum=sha-256=DIGITS`, `--md5 DIGITS`. Each becomes
 //! `--expect ALGORITHM:DIGITS`, or the line is refused: no line that is suggested goes without it.
 
 use inhaul_mover::Algorithm;
@@ -9,7 +9,7 @@ use crate::options::Checksum;
 const OPTIONS: [&str; 4] = ["--checksum", "--hash", "--integrity", "--expected-checksum"];
 
 /// A checksum that a line asks for.
-pub(crate) struct Asked {
+pub(crate) struct ForeignChecksum {
     /// The words of the line that it takes, and how many.
     at: usize,
     count: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Asked {
     text: String,
 }
 
-impl Asked {
+impl ForeignChecksum {
     /// The checksum that the words ask for, in a form of other programs.
     pub(crate) fn of(words: &[String]) -> Option<Self> {
         let is_option = |name: &str| OPTIONS.contains(&name);
@@ -67,7 +67,7 @@ mod tests {
         let digits = "0".repeat(32);
         let asked = |line: &str| {
             let words: Vec<String> = line.replace("DIGITS", &digits).split(' ').map(str::to_owned).collect();
-            let asked = Asked::of(&words)?;
+            let asked = ForeignChecksum::of(&words)?;
             Some(asked.expected(&words).map(|words| words.join(" ")).ok_or_else(|| asked.fault().unwrap()))
         };
         let expected = format!("get --expect=md5:{digits} a/x .");

@@ -287,7 +287,7 @@ impl Dialect {
 #[derive(Default)]
 struct Line {
     words: Vec<String>,
-    /// The place in `words` of each that is none of an option.
+    /// The places in `words` of words that are no part of an option.
     places: Vec<usize>,
     uploads: Vec<String>,
     looks: bool,
@@ -312,7 +312,7 @@ impl Line {
             (Place, Some(value)) => self.place(value),
             (Upload, Some(value)) => self.uploads.push(value),
             (Look, _) => self.looks = true,
-            // 1000 bit/s are 125 B/s, which is what limits elsewhere are in.
+            // 1000 bit/s are 125 B/s, the unit of limits in other programs.
             (Kilobits, Some(value)) => {
                 let bytes = value.parse::<u64>().ok().and_then(|kilobits| kilobits.checked_mul(125));
                 self.words.extend(bytes.map(|bytes| format!("--limit-rate={bytes}")));

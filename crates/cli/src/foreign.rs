@@ -1,6 +1,6 @@
 //! Answers options of other programs (rsync, rclone, aria2, curl, wget, scp, iperf3) with the name of ours.
 
-/// Options that other programs have, and what to do instead in these commands.
+/// Options of other programs, and their replacements in our commands.
 struct Answer {
     commands: &'static [&'static str],
     options: &'static [&'static str],
@@ -145,7 +145,7 @@ const ANSWERS: &[Answer] = &[
     Answer {
         commands: TRANSFERS,
         options: &["-r", "-R", "--recursive"],
-        text: "a directory comes with all that is in it; no option is needed",
+        text: "a directory comes with all its content; no option is needed",
         fixes: &[Drop],
     },
     Answer {
@@ -537,7 +537,7 @@ const ANSWERS: &[Answer] = &[
     Answer {
         commands: &["ls"],
         options: &["-R"],
-        text: "--recursive (-r) lists all that is in directories",
+        text: "--recursive (-r) lists the content of directories",
         fixes: &[Flag("--recursive")],
     },
     Answer {

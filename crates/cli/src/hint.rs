@@ -67,7 +67,7 @@ impl Next {
     /// The action to take after this error.
     pub(crate) fn after(error: &MoveError) -> Option<Self> {
         match error {
-            // Only an inhaul server lists what it has.
+            // Only an inhaul server has a list.
             MoveError::PathNotFound { server, .. } if server.url.is_some() => None,
             MoveError::PathNotFound { server, .. } => {
                 // A token may give rights on a part only.

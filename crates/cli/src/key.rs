@@ -47,7 +47,7 @@ pub(crate) enum Keys {
     /// Make this user's keys, if there are none yet, and show their fingerprints
     #[command(after_help = MAKE_EXAMPLES)]
     Make,
-    /// Trust a server by its fingerprint, in the place of all that was known of it
+    /// Trust a server by its fingerprint, in place of its known keys
     #[command(after_help = TRUST_EXAMPLES)]
     Trust(TrustKey),
     /// Forget the key of a server

@@ -59,11 +59,11 @@ use inhaul_mover::{LimitsAnew, SessionLimits};
 
 use crate::args::{Cli, Command};
 use crate::exit::Failure;
-use crate::settings::{Asked, SettingsError};
+use crate::settings::{Invocation, SettingsError};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let Asked { cli, json } = match settings::parse(&arguments, &settings::environment) {
+    let Invocation { cli, json } = match settings::parse(&arguments, &settings::environment) {
         Ok(asked) => asked,
         Err(error) => return refuse(error, &arguments),
     };
@@ -119,7 +119,7 @@ fn run(command: &Command) -> Result<(), Failure> {
 fn limits_anew() -> Result<SessionLimits, String> {
     let arguments: Vec<_> = std::env::args_os().collect();
     match settings::parse(&arguments, &settings::environment) {
-        Ok(Asked { cli: Cli { command: Command::Serve(serve), .. }, .. }) => Ok(serve.limits()),
+        Ok(Invocation { cli: Cli { command: Command::Serve(serve), .. }, .. }) => Ok(serve.limits()),
         Ok(_) => Err("they belong to another command".to_owned()),
         Err(SettingsError::Setting(message)) => Err(message),
         Err(SettingsError::CommandLine(error)) => Err(error.to_string()),

@@ -73,7 +73,7 @@ fn fault(words: &[String]) -> Option<Fault> {
 pub(crate) fn faulty_checksum(arguments: &[OsString]) -> Option<String> {
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let name = words.get(1).filter(|name| moves(name))?;
-    let asked = checksums::Asked::of(&words)?;
+    let asked = checksums::ForeignChecksum::of(&words)?;
     asked.fault().or_else(|| {
         let text = "a checksum that a file must have is for 'inhaul get --expect ALGORITHM:DIGITS'";
         ["put", "copy"].contains(&name.as_str()).then(|| text.to_owned())
@@ -97,7 +97,7 @@ pub(crate) fn read_otherwise(arguments: &[OsString]) -> Option<&'static str> {
 fn mends(fault: &Fault, words: &[String]) -> Vec<Vec<String>> {
     let ours = |name: &String| Cli::command().find_subcommand(name).is_some();
     if words.get(1).is_some_and(ours)
-        && let Some(asked) = checksums::Asked::of(words)
+        && let Some(asked) = checksums::ForeignChecksum::of(words)
     {
         return asked.expected(words).into_iter().collect();
     }
@@ -530,7 +530,7 @@ fn source_text(source: &Source, word: &str) -> String {
     format!("{}{slash}", source.to_secret_text())
 }
 
-/// Rates that may be meant by a text that is none: bytes in a second, a number without a unit, a comma.
+/// Rates that a malformed text may mean: bytes in a second, a number without a unit, a comma.
 fn rates(text: &str) -> Vec<String> {
     let text = text.replace(',', ".");
     let in_bits = || {

@@ -1,4 +1,4 @@
-//! All that the program prints, in one place: lines and JSON on standard output, messages on standard error.
+//! All output of the program: lines and JSON on standard output, messages on standard error.
 //!
 //! Control characters that a peer put into a name or a message have no effect: see [`inhaul_mover::printable`]. A
 //! closed standard output is no error: the program's purpose is not its output. Standard output that cannot be written

@@ -100,7 +100,7 @@ fn sentences(prediction: &Prediction) -> String {
 /// Explanation of a limit.
 fn what_it_is(limit: &str) -> &'static str {
     match limit {
-        "path" => "what came in two seconds of trial",
+        "path" => "measured in two seconds of trial",
         "processor" => "one processor here, receiving",
         "processors" => "all processors here, doing all of it",
         "disk" => "writing at the destination",

@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(find(&path), Some(others));
         drop(later);
         assert_eq!(find(&path), Some(own.clone()));
-        // Who starts writes the dead ones off.
+        // A starting server removes dead ones.
         note(&path, &own);
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
     }

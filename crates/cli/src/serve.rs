@@ -126,7 +126,7 @@ pub(crate) struct Serve {
     wire: Wire,
 }
 
-/// Who is let in.
+/// Rules of admission.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Security options")]
 struct Doors {
@@ -169,8 +169,8 @@ struct Accept {
     /// Maximum number of puts and copies at once; further clients are refused and may retry
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
     max_puts: u16,
-    /// Number of these that one client keeps if all are taken and others wait; then its latest one beyond makes way, and
-    /// so does any that brings less than 1 MiB in 60 s [default: a quarter]
+    /// Number of these that one client keeps if all are taken and others wait; then its latest one beyond makes way,
+    /// and so does any client that brings less than 1 MiB in 60 s [default: a quarter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     max_puts_per_client: Option<u16>,
 }
@@ -263,7 +263,7 @@ fn check_set(set: &[(String, String)], fair_only: bool) -> Result<(), Wrong> {
         return Err(Wrong::new(text));
     }
     match registry::unfair(registry::DEFAULT, set).filter(|_| fair_only) {
-        Some(what) => Err(Wrong::new(format!("--set {what} is what --fair-only refuses: leave out one of the two"))),
+        Some(what) => Err(Wrong::new(format!("--fair-only refuses --set {what}: leave out one of the two"))),
         None => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
-//! What systemd and this program say to each other: sockets that it hands over, readiness, the end, the watchdog.
+//! Communication with systemd: sockets that it hands over, readiness, the end, the watchdog.
 //!
-//! Without systemd nothing here does anything: its variables are not set then.
+//! Without systemd this module has no effect: systemd's variables are not set then.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -71,7 +71,7 @@ pub(crate) fn output(destination: &Path) -> Result<Option<Output>, MoveError> {
     Ok(Some(Output { stream: StreamOutput::new(output), spool: Spool::new()? }))
 }
 
-/// All of standard input, if that is what `paths` name.
+/// All of standard input, if `paths` name it.
 pub(crate) fn input(paths: &[PathBuf], stop: &Stop) -> Result<Option<Spool>, MoveError> {
     match paths {
         [path] if path == Path::new(STANDARD) => {}
@@ -92,7 +92,7 @@ pub(crate) fn input(paths: &[PathBuf], stop: &Stop) -> Result<Option<Spool>, Mov
     }
 }
 
-/// Copies all that comes; looks meanwhile whether to stop. Says whether it was all.
+/// Copies all data, and checks meanwhile whether to stop. Returns whether it was all.
 fn keep(from: &mut (impl Read + AsFd), to: &mut File, stop: &Stop) -> io::Result<bool> {
     let mut piece = vec![0; PIECE];
     while !stop.is_set() {

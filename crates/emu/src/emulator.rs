@@ -303,7 +303,7 @@ impl From<Failure> for EmuError {
     }
 }
 
-/// Starts the keeper and has it make the hosts; gives their devices.
+/// Starts the keeper, which makes the hosts; returns their devices.
 fn start_keeper(grid: &Grid, superpackets: &[bool]) -> Result<(Channel, Child, Vec<OwnedFd>, Vec<String>), EmuError> {
     let (near, far) = Channel::pair().map_err(EmuError::system("cannot make a socket"))?;
     let keeper = keeper_command(Stage::Outer).stdin(Stdio::from(far.into_descriptor())).spawn();

@@ -23,7 +23,7 @@ pub struct Grid {
     pub hosts: Vec<Host>,
     /// One-way links. Paths share the links that they have in common.
     pub links: Vec<GridLink>,
-    /// The links from one host to another, in order, by the indices of both. Where there is none, no packet passes.
+    /// The links from one host to another, in order, by the indices of both. Without a link, no packet passes.
     pub paths: BTreeMap<(usize, usize), Vec<usize>>,
     /// What happens to links later, in any order.
     pub changes: Vec<Change>,

@@ -64,7 +64,7 @@ pub struct Process {
 pub struct Exit {
     /// Its status.
     pub status: ExitStatus,
-    /// The processor time that it, and all that it has started, has used; what still runs is not in it.
+    /// The processor time of it and of all processes that it has started; running ones are not included.
     pub cpu: Span,
 }
 

@@ -225,7 +225,7 @@ impl LinkReport {
 fn host_report(host: usize, engine: &EngineReport, circumstances: &Circumstances<'_>) -> HostReport {
     let seen = engine.ports.get(host).copied().unwrap_or_default();
     let counted = circumstances.counters.as_ref().and_then(|all| all.get(host)).copied().unwrap_or_default();
-    // A packet that the host's kernel did not take is in the device's counter too, or in none of them.
+    // A packet that the host's kernel did not take is in the device's counter too, or in neither counter.
     let inward = counted.inward_drops.max(seen.rejected);
     HostReport {
         name: circumstances.grid.hosts[host].name.clone(),

@@ -31,7 +31,7 @@ const DAY_SECONDS: u64 = shares::DAY_SECONDS;
 
 /// A token that a client has asked for.
 const DELEGATED: &str = "delegated";
-/// Whose share it is that all have who come without a right of their own.
+/// The holder of the common share of all clients without a right of their own.
 const EVERYBODY: &str = "everybody";
 
 /// Something that has happened.
@@ -70,8 +70,8 @@ pub enum Event<'e> {
         /// How many.
         count: u64,
     },
-    /// A client, or everybody together by what everybody may do, has had all the lines of a day: none come for the rest of
-    /// it.
+    /// A client, or all clients of public rights together, has used up the lines of a day: no more are written until
+    /// its end.
     ShareUsed {
         /// Whose share it is: the name of a token, the fingerprint of a key, or `everybody`.
         of: &'e str,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_json_and_hold_whatever_peers_say() {
+    fn lines_are_json_and_hold_any_text_of_peers() {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::at(dir.path().join("audit.log"));
         log.write(UnixTime::from_seconds(0), &refused("no right")).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_short_whatever_peers_say_and_refusals_are_few_bytes() {
+    fn lines_are_short_for_any_text_of_peers_and_refusals_are_few_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::at(dir.path().join("audit.log"));
         // Each takes six bytes in JSON.
@@ -349,7 +349,7 @@ mod tests {
             log.write(at, &Event::Granted(Access { client: "192.0.2.1:5", key, token, right, path: &long })).unwrap()
         };
         let bytes = || std::fs::metadata(&log.path).unwrap().len();
-        // Each comes with another key, and asks for what everybody may.
+        // Each comes with another key, and requests a public path.
         let by_all = (0..10_000)
             .filter(|n| granted(*n, if n % 2 == 0 { "t" } else { "" }, ["read", "probe"][*n as usize % 2]))
             .count();

@@ -1,4 +1,4 @@
-//! Which tokens a server has made, and which of them it takes no more. No secret is in it.
+//! The tokens that a server has made, and the revoked ones. It contains no secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub enum BookError {
     /// It cannot be read or written.
     #[error("the list of tokens cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
-    /// A line is none of such a file: it may have revoked a token.
+    /// A line is malformed. It may be the line that revokes a token, so it must not be skipped.
     #[error("line {0} of the list of tokens makes no sense: mend it or take it out")]
     Line(usize),
 }

@@ -1,4 +1,5 @@
-//! Which tokens a server has made for its clients, so that other hosts can fetch for them. No secret is in the list.
+//! The tokens that a server has made for its clients, so that other hosts can fetch for them. The list contains no
+//! secret.
 
 use std::path::Path;
 
@@ -42,7 +43,7 @@ pub enum DelegatedError {
     /// The file cannot be read or written.
     #[error("the list of delegated tokens cannot be used: {0}{elsewhere}", elsewhere = files::elsewhere(.0))]
     File(#[from] FileError),
-    /// A line is none of such a file.
+    /// A line is malformed.
     #[error("line {0} of the list of delegated tokens makes no sense: mend it or take it out")]
     Line(usize),
     /// There are too many.

@@ -43,7 +43,7 @@ pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |source| FileError { path: path.to_owned(), source }
 }
 
-/// Who else may use a file than its user.
+/// Which other users may use a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Others {
     /// Others may not read it: it holds a secret.
@@ -180,7 +180,7 @@ fn write_whole(mut file: File, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes a file, whole, if there is none; whether it was made.
+/// Makes a complete file, if it is missing. Returns whether it was made.
 pub(crate) fn make(path: &Path, text: &str) -> Result<bool, FileError> {
     let (new, file) = beside(path)?;
     let made = write_whole(file, text).and_then(|()| match std::fs::hard_link(&new, path) {

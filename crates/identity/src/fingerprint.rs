@@ -1,4 +1,4 @@
-//! What people compare: the hash of a public key.
+//! Fingerprints: the hash of a public key, for people to compare.
 
 use std::fmt;
 use std::str::FromStr;

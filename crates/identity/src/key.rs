@@ -64,7 +64,7 @@ impl Key {
         Some(Self { seed, public: pair.public_key().as_ref().try_into().ok()? })
     }
 
-    /// The key in a file, which is made with a new one if there is none; and whether it was.
+    /// The key in a file. If the file is missing, it is made with a new key. Also returns whether it was made.
     ///
     /// # Errors
     /// When the file cannot be read or made, when others may read it, or when it holds something else.
@@ -98,7 +98,7 @@ impl Key {
         Self::from_pem(&text).map(Some).ok_or_else(|| KeyError::Malformed(path.to_owned()))
     }
 
-    /// Reads a key from PEM; `None` if the text is none.
+    /// Reads a key from PEM; `None` if the text is no key.
     pub fn from_pem(text: &str) -> Option<Self> {
         let body = text.trim().strip_prefix(PEM_BEGIN)?.strip_suffix(PEM_END)?;
         let body: String = body.split_ascii_whitespace().collect();

@@ -2,10 +2,10 @@
 //!
 //! It uses no network and reads no clock. Its input comes from files, command lines and peers, and is bounded.
 //!
-//! - A host's [`Key`] is an Ed25519 key. Its [`Fingerprint`] is what people compare and what files list.
+//! - A host's [`Key`] is an Ed25519 key. People compare its [`Fingerprint`], and files list it.
 //! - A [`Token`] gives rights to anyone who holds it. The server that made it checks it, and keeps no copy.
 //! - A [`Ticket`] stands behind the `#` of an address: the server's fingerprint, a token, or both.
-//! - [`KnownHosts`] and [`AuthorizedKeys`] are what files of these names are to ssh.
+//! - [`KnownHosts`] and [`AuthorizedKeys`] are like ssh's files of these names.
 //! - A [`State`] is the directory with all of these files; [`audit`] logs grants and refusals.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]

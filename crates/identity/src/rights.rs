@@ -75,7 +75,7 @@ impl Rights {
         self.0 & right.bit() != 0
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }

@@ -90,7 +90,7 @@ pub struct Caveats {
     pub source: Option<Fingerprint>,
 }
 
-/// A token. [`Token::to_secret_text`] is what gives its rights; `Debug` shows its name only.
+/// A token. Only [`Token::to_secret_text`] gives its rights; `Debug` shows only its name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     id: TokenId,
@@ -116,7 +116,7 @@ pub struct Verified {
 #[error("it is only for the host with the key {0}")]
 pub struct HolderError(pub Fingerprint);
 
-/// Why a token is none, or gives nothing.
+/// Why a token is malformed, or gives no rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The text or the bytes are no token.
@@ -209,7 +209,7 @@ impl Token {
     /// Reads a token.
     ///
     /// # Errors
-    /// When the bytes are none.
+    /// If the bytes are no token.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TokenError> {
         if bytes.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::Malformed);

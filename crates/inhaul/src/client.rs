@@ -79,7 +79,7 @@ impl Client {
         self.open_with(source, &Pins::Some(pins))
     }
 
-    /// The same, of a data set all of whose files are known by one hash: the root in the second line of the files that
+    /// The same, of a data set whose files are all known by one hash: the root in the second line of the files that
     /// `inhaul manifest` and `inhaul get --manifest` write. Names, sizes and contents of all files are proven by that
     /// list, with any server; directories, links and times are the servers' word. The server that is asked for the
     /// hashes reads all files first, unless it remembers them.
@@ -212,8 +212,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Servers that are met for the first time are trusted, and remembered if there is a [state](Self::state). Addresses
-    /// with a ticket need none of this.
+    /// Unknown servers are trusted, and remembered if there is a [state](Self::state). Addresses with a ticket need
+    /// none of this.
     pub fn accept_new(mut self) -> Self {
         self.trust().unknown = UnknownServer::Remember;
         self

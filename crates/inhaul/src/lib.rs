@@ -1,4 +1,4 @@
-//! Remote data as if it were here: a client that reads and fetches from `inhaul` servers, and a server to embed.
+//! Remote data as if it were local: a client that reads and fetches from `inhaul` servers, and a server to embed.
 //!
 //! ```
 //! use inhaul::{Client, Server};
@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! - A [`Client`] has one data thread, and its receiver shares one path fairly among all that it reads.
+//! - A [`Client`] has one data thread, and its receiver shares one path fairly among all its reads.
 //! - A [`DataSet`] is open: its description is here, and its sessions with all mirrors stay. So a read takes one round
 //!   trip. [`DataSet::read_ranges`] sends many ranges in one request, and takes no more than their bytes, rounded to
 //!   chunks of 1 KiB, and what proves them.

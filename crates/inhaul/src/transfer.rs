@@ -156,7 +156,7 @@ impl GetBuilder {
     /// Starts it.
     ///
     /// # Errors
-    /// When a pattern is none, or the system has no thread.
+    /// If a pattern is malformed, or the system has no thread.
     pub fn start(mut self) -> Result<Transfer, MoveError> {
         self.options.filter = Filter::new(&self.rules).map_err(|error| MoveError::Usage(error.to_string()))?;
         let policy = self.options.policy_dial.get_or_insert_default().clone();

@@ -258,7 +258,7 @@ fn a_server_that_comes_back_is_read_on_from() {
 }
 
 #[test]
-fn nobody_there_is_an_error_in_bounded_time() {
+fn an_absent_server_is_an_error_in_bounded_time() {
     let (dir, _) = files(&[3_000_000]);
     let server = serve(dir.path());
     let client = Client::builder().retry_for(Duration::from_secs(2)).build().unwrap();

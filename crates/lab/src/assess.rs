@@ -93,8 +93,8 @@ const ALIKE: f64 = 0.1;
 /// Part of its rate from which on a link is full in the fair allocation.
 const FULL: f64 = 0.98;
 
-/// Who competes with whom in the measured time. Jain's index says something of rivals alone: others have other
-/// bottlenecks, other needs, or other times.
+/// The competing flows of the measured time. Jain's index has a meaning only for competing flows: others have other
+/// bottlenecks, other limits, or other times.
 struct Rivals<'a> {
     plan: &'a Plan,
     measured: [f64; 2],

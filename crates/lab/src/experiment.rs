@@ -48,7 +48,7 @@ pub struct Experiment {
 /// Why an experiment cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExperimentError {
-    /// There is none of that name.
+    /// There is no experiment of that name.
     #[error("there is no experiment '{name}'; 'inhaul lab list' shows them{}", hint(.near))]
     Unknown {
         /// The requested name.
@@ -261,7 +261,7 @@ pub fn experiments() -> Result<Vec<Experiment>, ExperimentError> {
 /// The experiment of that name.
 ///
 /// # Errors
-/// When there is none, or it is broken.
+/// If it does not exist, or is broken.
 pub fn find_experiment(name: &str) -> Result<Experiment, ExperimentError> {
     let Some(files) = FILES.iter().find(|files| files.name == name) else {
         let near = FILES.iter().map(|files| files.name).find(|known| known.ends_with(name) || known.starts_with(name));

@@ -166,10 +166,10 @@ fn send(socket: Socket, to: SocketAddr, clock: Clock, end: Time) -> impl FnOnce(
 }
 
 /// Lateness of readings that the reader slept for, and datagrams of each message.
-type Heard = (Vec<Span>, Vec<u16>);
+type Arrivals = (Vec<Span>, Vec<u16>);
 
 /// Reads datagrams as soon as it is woken.
-fn read(socket: Socket, clock: Clock, over: Arc<AtomicBool>) -> impl FnOnce() -> io::Result<Heard> {
+fn read(socket: Socket, clock: Clock, over: Arc<AtomicBool>) -> impl FnOnce() -> io::Result<Arrivals> {
     move || {
         let _ = sleep_exactly();
         keep_apart(false);

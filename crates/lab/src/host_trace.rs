@@ -57,7 +57,7 @@ pub struct HostTrace {
 /// Why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// There is none of that name.
+    /// There is no record of that name.
     #[error("there is no trace of a host '{name}'; there are: none, {}, or a file that ends in .json", names().join(", "))]
     Unknown {
         /// The requested name.
@@ -89,7 +89,7 @@ pub fn names() -> Vec<&'static str> {
 /// The kept trace of that name, or the one in a file whose name ends in `.json`.
 ///
 /// # Errors
-/// When there is none, or it makes no sense.
+/// If it does not exist, or makes no sense.
 pub fn find(name: &str) -> Result<HostTrace, TraceError> {
     let bad = |reason| TraceError::Bad { path: name.to_owned(), reason };
     if let Some((_, text)) = KEPT.iter().find(|(kept, _)| *kept == name) {
@@ -127,7 +127,7 @@ impl HostTrace {
     /// Reads a trace and checks it; the error names the fault.
     ///
     /// # Errors
-    /// When it is none, or its numbers make no sense.
+    /// If the text is no record, or its numbers make no sense.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() as u64 > TEXT_MAX {
             return Err(format!("it has more than {TEXT_MAX} bytes"));

@@ -1,4 +1,4 @@
-//! What max-min fairness would have given each flow, epoch by epoch.
+//! The max-min fair rate of each flow, epoch by epoch.
 
 use inhaul_base::{Bitrate, Time};
 use inhaul_sim::LinkId;

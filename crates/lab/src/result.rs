@@ -270,7 +270,7 @@ impl RunResult {
         }
     }
 
-    /// A flow's part of what all measured flows have.
+    /// A flow's part of the sum of all measured flows.
     fn share(&self, name: &str) -> Option<f64> {
         let all: f64 = self.measured_flows().map(|flow| flow.measured_bps).sum();
         let flow = self.measured_flows().find(|flow| flow.name == name)?;

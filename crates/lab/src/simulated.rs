@@ -22,7 +22,7 @@ const PROGRESS_STEPS: u64 = 200;
 /// Most events before it is asked whether the run goes on.
 const EVENTS: u32 = 1 << 16;
 
-/// Between looks at what hosts' own TCP takes: as often as real hosts are looked at.
+/// Interval of measurements of the hosts' own TCP: the same as on real hosts.
 const TCP_LOOKS: Span = Span::from_millis(250);
 
 /// A plan in the simulator.

@@ -1,4 +1,5 @@
-//! A simulated run that its caller moves on, event by event or to a time, looks at, and gives laws of its own.
+//! A simulated run under the caller's control: it advances event by event or to a time, shows its state, and takes the
+//! caller's laws.
 
 use std::sync::Arc;
 
@@ -159,8 +160,8 @@ impl Stepper {
         self.now() >= self.end() || self.run.is_over()
     }
 
-    /// When a run that is not stepped looks next whether it is over. Who steps to these times until then comes to the
-    /// same result.
+    /// The next time at which an unstepped run checks whether it is over. Stepping to these times gives the same
+    /// result.
     pub fn next_look(&self) -> Time {
         self.run.next_look()
     }
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn new_refuses_laws_that_nobody_can_have() {
+    fn new_refuses_impossible_laws() {
         let refused = |name: &str| Stepper::new(plan(), 1, &vec![(name.to_owned(), law(LawName::Reno))]).err().unwrap();
         assert_eq!(refused("none"), StepperError::NoFlow { name: "none".into(), known: "own, other".into() });
         assert_eq!(refused("other"), StepperError::NoLaw { flow: "other".into(), protocol: "gtp" });

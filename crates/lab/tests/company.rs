@@ -60,7 +60,7 @@ const SEED: &str = "seed";
 const POLICY: &str = "flows.own.parameters.policy";
 
 #[test]
-fn beside_tcp_a_share_is_fair_whatever_the_queue() {
+fn beside_tcp_a_share_is_fair_with_any_queue() {
     for queue in ["10 ms", "40 ms", "300 ms"] {
         let (own, rival) = shares(&run(&[(QUEUE, queue)]));
         assert!((0.3..0.7).contains(&own) && rival > 0.25, "{queue}: {own:.2} beside {rival:.2}");
@@ -102,7 +102,7 @@ fn wire(bps: f64) -> f64 {
 const LINK: &str = "topology.graph.links.shared.link.rate";
 
 #[test]
-fn a_told_rate_is_held_whatever_others_do() {
+fn a_told_rate_is_held_beside_any_traffic() {
     let least = 0.98 * 850.0;
     for (name, set) in [
         ("three rivals", &[(RIVALS, "3")][..]),
@@ -163,7 +163,7 @@ fn a_policy_may_change_while_data_comes() {
     assert!(fair > 0.25 && rival > 0.25, "low to fair: {fair:.2} beside {rival:.2}");
     let (high, _) = shares_after("low", "high", &[]);
     assert!(high > 0.4, "low to high: {high:.2}");
-    // The longest that is remembered is over by then.
+    // The longest memory has expired by then.
     let late = format!("{SHARED}\n[[changes]]\nat = \"95 s\"\nflow = \"own\"\npolicy = \"fair\"\n");
     let set = [(POLICY, "low"), ("duration", "125 s"), ("measure.from", "105 s")];
     let (fair, rival) = shares(&run_of(&late, &set));

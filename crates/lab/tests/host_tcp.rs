@@ -28,7 +28,7 @@ const HALF: f64 = 96.5;
 const OTHER: &str = "topology.graph.links.other.link.rate";
 
 #[test]
-fn beside_the_hosts_own_tcp_each_has_half_whatever_the_queue_and_whoever_came_first() {
+fn beside_the_hosts_own_tcp_each_has_half_with_any_queue_and_any_order_of_starts() {
     for queue in ["1 ms", "5 ms", "40 ms"] {
         for (own, tcp) in [("500 ms", "0 ms"), ("0 ms", "5 s")] {
             let (own, tcp) = rates(&run(&[(QUEUE, queue), ("flows.own.start", own), ("flows.rival*.start", tcp)]));

@@ -1,4 +1,4 @@
-//! Every protocol there is. The command line, the lab, the documentation and the contract tests go through this list.
+//! All protocols. The command line, the lab, the documentation and the contract tests use this list.
 
 use inhaul_transport::{Policy, Protocol};
 
@@ -46,7 +46,8 @@ pub fn receivers_default(name: &str) -> Option<&'static str> {
     }
 }
 
-/// How a user asks for this value of a parameter that only receivers read, who has asked for these so far.
+/// The options by which a user sets this value of a parameter that only receivers read, in addition to the options so
+/// far.
 pub fn how_to_ask(name: &str, value: &str, asked: &[(String, String)]) -> String {
     match name {
         Policy::PARAMETER if asked.iter().any(|(name, value)| name == "control" && value == "paper") => {

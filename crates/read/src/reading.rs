@@ -1,37 +1,33 @@
 //! The data thread's side of all reads of a client: data sets that stay open, what is wanted of them, what has come.
 
+mod joining;
 mod mirrors;
 mod proofs;
+mod set;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-use inhaul_base::{ByteRange, RangeSet, Span, Time};
-use inhaul_store::digest;
+use inhaul_base::{ByteRange, Span, Time};
 use inhaul_store::printable;
-use inhaul_transport::{Command, Event, FlowId, ObjectId, Place, Role};
+use inhaul_transport::{Command, Event, FlowId, ObjectId, Place};
 
+use self::set::{Mirror, Set};
 use super::cache::{Cache, Keep};
 use super::check::{Check, Checked, Checker};
 use super::memory::{Active, Parts, Proof};
-use super::names::Names;
-use super::order::{Opening, Order, Read, SetId, SetStats, Ticket};
+use super::order::{Order, Read, SetId, SetStats, Ticket};
 use super::parts::{Taker, Wanted, plan};
-use super::roots::Roots;
-use super::votes::{Proving, Votes};
-use inhaul_engine::engine::net::{self, Rates};
-use inhaul_engine::engine::port::{NoBodies, Port};
+use inhaul_engine::engine::net::Rates;
+use inhaul_engine::engine::port::NoBodies;
 use inhaul_engine::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, Sink};
 use inhaul_engine::paths::{PathNews, Paths};
 use inhaul_session::api::error::{FileProblem, MoveError};
 use inhaul_session::api::options::NetOptions;
-use inhaul_session::api::source::{Server, Source};
-use inhaul_session::session::connect::Session;
 use inhaul_session::session::frame::Frame;
-use inhaul_session::session::groups::Groups;
-use inhaul_sources::opener::{MirrorId, Reached};
-use inhaul_sources::{Connected, Fate, RangeSource, Roster, add_ranges, connect};
+use inhaul_sources::Fate;
+use inhaul_sources::opener::MirrorId;
 
 /// Memory for parts that are being fetched, of all data sets together. What 10 Gbit/s bring in 200 ms.
 const AHEAD_BYTES: u64 = 256 << 20;
@@ -52,51 +48,6 @@ pub(super) struct Settings {
     pub(super) net: NetOptions,
     pub(super) rates: Rates,
     pub(super) retry_for: Span,
-}
-
-/// An open data set.
-struct Set {
-    source: Source,
-    groups: Groups,
-    holes: RangeSet,
-    identity: digest::Hash,
-    /// The mirrors that are away.
-    roster: Roster,
-    mirrors: Vec<FlowId>,
-    /// Of these, the ones that can prove what they and others deliver: inhaul servers.
-    provers: Vec<FlowId>,
-    /// Since when there is no mirror, and why; while there is none.
-    alone: Option<(Time, String)>,
-    /// Parts that nobody has begun: those that somebody waits for, and others.
-    waiting: VecDeque<Wanted>,
-    ahead: VecDeque<Wanted>,
-    /// Parts that overlap one that is under way.
-    blocked: Vec<Wanted>,
-    /// The endpoint knows of it.
-    has_begun: bool,
-    /// When it was opened, and the mirrors that had not answered then and have not since.
-    opened: Time,
-    unheard: BTreeSet<Server>,
-    votes: Votes,
-    roots: BTreeMap<usize, Roots>,
-    names: Arc<Names>,
-    /// Files that cannot be had.
-    failed: BTreeMap<usize, FileProblem>,
-    stats: SetStats,
-}
-
-/// A mirror of a data set, and its flow.
-struct Mirror {
-    set: SetId,
-    server: Server,
-    opened: Option<Time>,
-    /// Its data set has bytes, so that its path opens.
-    has_data: bool,
-    /// How often in a row it was lost before it had stood for a while.
-    falls: u32,
-    proving: Proving,
-    /// Groups of which it has other bytes than most mirrors.
-    differing: BTreeSet<u64>,
 }
 
 /// See the module's description.
@@ -162,137 +113,6 @@ impl Reading {
                 Err(TryRecvError::Disconnected) => return Ok(false),
             }
         }
-    }
-
-    fn open(&mut self, engine: &mut Engine, opening: Opening) -> Result<(), MoveError> {
-        let Opening { found, opener, names, roots, reply } = opening;
-        self.next_set += 1;
-        let id = SetId(self.next_set);
-        let mut roster = Roster::new(Some(opener));
-        roster.wake(engine.waker());
-        for server in &found.late {
-            let mirror = MirrorId { request: 0, server: server.clone() };
-            roster.expect(engine.now(), mirror, found.unheard.contains(server));
-        }
-        let groups = Groups::new(Arc::clone(&found.manifest));
-        let entries = found.manifest.entries();
-        let roots = roots.into_iter().map(|(file, hash)| (file, Roots::new(entries[file].size, *hash.as_bytes())));
-        let set = Set {
-            source: found.request.source(),
-            holes: found.manifest.holes(),
-            groups,
-            identity: found.identity,
-            roster,
-            mirrors: Vec::new(),
-            provers: Vec::new(),
-            alone: None,
-            waiting: VecDeque::new(),
-            ahead: VecDeque::new(),
-            blocked: Vec::new(),
-            has_begun: false,
-            opened: engine.now(),
-            unheard: found.unheard.into_iter().collect(),
-            votes: Votes::default(),
-            roots: roots.collect(),
-            names,
-            failed: BTreeMap::new(),
-            stats: SetStats::default(),
-        };
-        self.sets.insert(id, set);
-        let sessions = found.sessions.into_iter().map(|session| Reached::Session(Box::new(session)));
-        let ranges = found.ranges.into_iter().map(|(server, source)| Reached::Ranges(server, source));
-        match sessions.chain(ranges).try_for_each(|reached| self.join(engine, id, reached, 0)) {
-            Ok(()) => drop(reply.send(Ok(id))),
-            Err(error) => {
-                self.close(engine, id);
-                drop(reply.send(Err(error)));
-            }
-        }
-        Ok(())
-    }
-
-    /// A mirror of a data set is there.
-    fn join(&mut self, engine: &mut Engine, id: SetId, reached: Reached, falls: u32) -> Result<(), MoveError> {
-        match reached {
-            Reached::Session(session) => self.join_session(engine, id, *session, falls),
-            Reached::Ranges(server, source) => self.join_ranges(engine, id, (server, source), falls),
-        }
-    }
-
-    fn join_session(
-        &mut self,
-        engine: &mut Engine,
-        id: SetId,
-        mut session: Session,
-        falls: u32,
-    ) -> Result<(), MoveError> {
-        let (net, rates) = (&self.settings.net, self.settings.rates);
-        let (socket, probed) = session.take_socket(net)?;
-        let endpoint = match self.endpoint {
-            Some(endpoint) => endpoint,
-            None => net::add_endpoint(net, engine, Role::Receiver, rates, &socket)?,
-        };
-        self.begin_set(engine, id, endpoint);
-        let port = engine.add_port(Port::new(socket, true))?;
-        let fetches = (ObjectId(id.0), rates.flow);
-        let joined =
-            connect(engine, &mut self.paths, &self.settings.net, (endpoint, port), (session, probed), fetches)?;
-        let Connected { flow, server, join, .. } = joined;
-        if self.add_mirror(id, flow, (server, falls), true) {
-            self.paths.begin(engine, endpoint, join);
-        }
-        Ok(())
-    }
-
-    fn join_ranges(
-        &mut self,
-        engine: &mut Engine,
-        id: SetId,
-        (server, source): (Server, Arc<dyn RangeSource>),
-        falls: u32,
-    ) -> Result<(), MoveError> {
-        let (net, rates) = (&self.settings.net, self.settings.rates);
-        let endpoint = match self.endpoint {
-            Some(endpoint) => endpoint,
-            None => net::add_endpoint_with(net, engine, Role::Receiver, rates, AHEAD_BYTES)?,
-        };
-        self.begin_set(engine, id, endpoint);
-        let flow = engine.new_flow();
-        if self.add_mirror(id, flow, (server, falls), false) {
-            add_ranges(engine, endpoint, flow, source, (ObjectId(id.0), rates.flow))?;
-        }
-        Ok(())
-    }
-
-    /// The endpoint hears of a data set with its first mirror. Nothing is wanted before somebody reads.
-    fn begin_set(&mut self, engine: &mut Engine, id: SetId, endpoint: EndpointId) {
-        self.endpoint = Some(endpoint);
-        let Some(set) = self.sets.get_mut(&id).filter(|set| !set.has_begun) else { return };
-        set.has_begun = true;
-        let size = set.groups.manifest().size();
-        if size > 0 {
-            let held = [ByteRange::new(0, size)].into_iter().collect();
-            engine.command(endpoint, Command::Fetch { object: ObjectId(id.0), size, held });
-        }
-    }
-
-    /// Takes note of a mirror. Whether its data set has any data.
-    fn add_mirror(&mut self, id: SetId, flow: FlowId, (server, falls): (Server, u32), proves: bool) -> bool {
-        let Some(set) = self.sets.get_mut(&id) else { return false };
-        set.mirrors.push(flow);
-        set.provers.extend(proves.then_some(flow));
-        if !set.is_alone() {
-            set.alone = None;
-        }
-        self.parts.by_flow.insert(flow, id);
-        let has_data = set.groups.manifest().size() > 0;
-        set.unheard.remove(&server);
-        let (proving, differing) = (Proving::default(), BTreeSet::new());
-        let mirror = Mirror { set: id, server, opened: None, has_data, falls, proving, differing };
-        self.mirrors.insert(flow, mirror);
-        self.ask_newcomer(id);
-        self.stirred.insert(id);
-        has_data
     }
 
     fn read(&mut self, engine: &Engine, read: Read) -> Result<(), MoveError> {
@@ -597,49 +417,6 @@ impl Reading {
         let ids: Vec<SetId> = self.sets.keys().copied().collect();
         ids.into_iter().for_each(|id| self.close(engine, id));
         if now >= until || engine.streams() == 0 { PollResult::Done } else { PollResult::Wait(until) }
-    }
-}
-
-impl Set {
-    /// Whether a part is right without a proof: all of its group lies in a hole, or no mirror could prove it; and nobody
-    /// has pinned the file.
-    fn needs_none(&self, part: &Active) -> bool {
-        let is_hole = !self.holes.is_empty() && self.groups.holes().contains(ByteRange::at(part.wanted.of.group, 1));
-        (is_hole || !self.is_provable()) && !self.roots.contains_key(&part.wanted.file)
-    }
-
-    /// Whether one of its mirrors can prove what is read.
-    fn is_provable(&self) -> bool {
-        self.source.mirrors.iter().any(|server| server.url.is_none())
-    }
-
-    /// Whether nothing can be read now: no mirror is there, or none that proves it.
-    fn is_alone(&self) -> bool {
-        self.mirrors.is_empty() || self.is_provable() && self.provers.is_empty()
-    }
-
-    /// Its mirrors that are not there.
-    fn lacking(&self, mirrors: &BTreeMap<FlowId, Mirror>) -> Vec<Server> {
-        let is_there = |server: &Server| self.mirrors.iter().any(|flow| mirrors[flow].server == *server);
-        self.source.mirrors.iter().filter(|server| !is_there(server)).cloned().collect()
-    }
-
-    /// Over how many levels the way from a group to its file's hash must be proven: none, if nobody has pinned it.
-    fn levels(&self, file: usize, group: u64) -> u8 {
-        let levels = |roots: &Roots| roots.levels(group - self.groups.of_file(file).start) as u8;
-        self.roots.get(&file).map_or(0, levels)
-    }
-
-    /// Has parts begun when it is their turn.
-    fn queue(&mut self, parts: Vec<Wanted>) {
-        for part in parts {
-            if part.urgent { self.waiting.push_back(part) } else { self.ahead.push_back(part) }
-        }
-    }
-
-    fn file_error(&self, file: usize, problem: FileProblem) -> MoveError {
-        let path = self.groups.manifest().entries().get(file).map(|entry| printable(&entry.path)).unwrap_or_default();
-        MoveError::SourceFile { path, problem }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who has which address.
+//! The addresses of hosts.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -40,7 +40,7 @@ pub(crate) fn sender_address(addresses: &[(NodeId, SocketAddrV4)], datagram: &Da
     }
 }
 
-/// Who has which address, for captures.
+/// The addresses of hosts, for captures.
 pub(crate) struct Addresses<'a> {
     pub(crate) endpoints: &'a [(NodeId, SocketAddrV4)],
     pub(crate) transfers: &'a [Running],

@@ -25,7 +25,7 @@ pub(crate) enum Component {
     Changes,
     /// The recorder's next sample.
     Recorder,
-    /// The next look at what hosts' own TCP takes.
+    /// The next measurement of the hosts' own TCP.
     TcpWatch,
 }
 
@@ -149,7 +149,7 @@ impl Agenda {
         let mut place = component.0 as usize;
         for level in &self.levels {
             let group = &mut self.groups[level + place / 4];
-            // Who did not win before and does not now changes nothing further up.
+            // An entry that did not win before and does not now changes nothing further up.
             if group.0[place % 4] == key {
                 return;
             }

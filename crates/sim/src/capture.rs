@@ -10,7 +10,7 @@ use inhaul_base::Time;
 
 use crate::addresses::Addresses;
 use crate::control::{HEADER_BYTES, Segment};
-use crate::packet::{IP_UDP_BYTES, Load, Packet, Way};
+use crate::packet::{Direction, IP_UDP_BYTES, Load, Packet};
 
 /// LINKTYPE_RAW: packets begin with an IP header.
 const LINK_TYPE: u16 = 101;
@@ -115,7 +115,7 @@ fn headers(packet: &Packet, addresses: &Addresses<'_>) -> Headers {
             bytes
         }
         Load::Control { transfer, lane, segment } => {
-            let to_receiver = Way { transfer, lane }.to_receiver();
+            let to_receiver = Direction { transfer, lane }.to_receiver();
             let from = addresses.of_node(addresses.control_source(transfer, to_receiver));
             let mut bytes = ipv4(packet.wire_bytes, PROTOCOL_TCP, from, to);
             // Port numbers come round again after 50,000 transfers; a capture is for people.

@@ -9,7 +9,7 @@ use inhaul_transport::{
 use inhaul_base::Time;
 
 use crate::control::{Item, Stream};
-use crate::packet::Way;
+use crate::packet::Direction;
 use crate::transfer::{Phase, Running, Tunnel};
 use crate::{EndpointId, SimError, Simulation, TransferId};
 
@@ -43,7 +43,7 @@ impl Simulation {
         }
     }
 
-    /// An endpoint gets another address; the old one is now somebody's who reads nothing.
+    /// An endpoint gets another address; datagrams to the old one are no longer read.
     pub(crate) fn rebind(&mut self, endpoint: EndpointId) -> Result<(), SimError> {
         let (host, old) = self.addresses[endpoint.0 as usize];
         let gone = self.endpoint(host, Box::new(Gone))?;
@@ -85,14 +85,14 @@ impl Simulation {
             let of = &self.transfers[transfer.0 as usize].transfer;
             if [of.sender, of.receiver].contains(&from) {
                 let to_receiver = from == of.sender;
-                self.send_segments(Way::new(transfer, true, to_receiver));
+                self.send_segments(Direction::new(transfer, true, to_receiver));
             }
         }
     }
 
-    /// Something that was in a tunnel has been acknowledged: who has filled it may go on.
-    pub(crate) fn has_room(&mut self, way: Way) {
-        let end = self.transfers[way.transfer.0 as usize].end(!way.to_receiver());
+    /// A tunnel's data has been acknowledged: an endpoint that has filled the tunnel may continue.
+    pub(crate) fn has_room(&mut self, direction: Direction) {
+        let end = self.transfers[direction.transfer.0 as usize].end(!direction.to_receiver());
         self.pump(end);
     }
 

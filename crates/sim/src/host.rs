@@ -14,9 +14,9 @@ use inhaul_transport::kit::{Meter, feedback};
 
 use crate::agenda::ComponentId;
 use crate::ids::EndpointId;
-use crate::interrupts::{Came, Interrupts};
+use crate::interrupts::{Admission, Interrupts};
 use crate::noise::{HostNoise, Thread};
-use crate::packet::{Packet, Way};
+use crate::packet::{Direction, Packet};
 use crate::scheduler::{Monitor, Processor, SchedulerSpec};
 use crate::spell::Spell;
 
@@ -48,7 +48,7 @@ pub struct HostSpec {
 
 impl Default for HostSpec {
     fn default() -> Self {
-        // 512 is what common interfaces are set to.
+        // 512 is the common setting of interfaces.
         Self {
             packet_rate: None,
             ring_packets: 512,
@@ -136,12 +136,12 @@ pub(crate) struct Host {
     /// Endpoints whose deadline passed while they had no processor.
     pub(crate) postponed: Vec<EndpointId>,
     /// Directions of control streams with data that its process has not read.
-    pub(crate) unread: Vec<Way>,
+    pub(crate) unread: Vec<Direction>,
     /// What runs its endpoints, if it has noise.
     pub(crate) thread: Option<Box<Thread>>,
     /// The limit of each endpoint's data waiting at the interface.
     pub(crate) send_buffer: Option<u64>,
-    /// Who has the processor, if it has a scheduler.
+    /// The scheduler's processor, if it has a scheduler.
     processor: Option<Box<Processor>>,
     /// What packets cost its kernel, if it has a scheduler.
     interrupts: Option<Box<Interrupts>>,
@@ -232,25 +232,25 @@ impl Host {
     /// A packet comes in. It goes to the ring, or is handed back to be dropped when the ring is full.
     pub(crate) fn arrive(&mut self, now: Time, packet: Packet) -> Option<Packet> {
         self.stats.arrived_packets += 1;
-        let packet = if self.interrupts.is_some() { self.interrupt(now, packet) } else { Came::Taken(packet) };
+        let packet = if self.interrupts.is_some() { self.interrupt(now, packet) } else { Admission::Taken(packet) };
         match packet {
-            Came::Taken(packet) => self.keep(now, packet),
-            Came::Waits => None,
-            Came::Lost(packet) => {
+            Admission::Taken(packet) => self.keep(now, packet),
+            Admission::Waits => None,
+            Admission::Lost(packet) => {
                 self.stats.ring_drops += 1;
                 Some(packet)
             }
         }
     }
 
-    fn interrupt(&mut self, now: Time, packet: Packet) -> Came {
+    fn interrupt(&mut self, now: Time, packet: Packet) -> Admission {
         self.work(now);
         self.packet_bytes = u64::from(packet.payload_bytes());
         self.incoming.add(now, self.packet_bytes);
         let slower = self.slower();
-        let Some(interrupts) = &mut self.interrupts else { return Came::Taken(packet) };
+        let Some(interrupts) = &mut self.interrupts else { return Admission::Taken(packet) };
         let came = interrupts.arrive(now, packet, slower);
-        if matches!(came, Came::Taken(_)) {
+        if matches!(came, Admission::Taken(_)) {
             interrupts.take(now, self.ring.len() < self.ring_packets, slower);
         }
         came

@@ -1,4 +1,4 @@
-//! What users call the parts of a network by.
+//! Names of the parts of a network.
 
 use inhaul_transport::FlowId;
 

@@ -1,4 +1,4 @@
-//! What packets cost the kernel of a host with a scheduler, before its process sees them.
+//! The kernel's processor time for packets on a host with a scheduler, before its process sees them.
 //!
 //! rbudp-plus-2006 has one processor that does everything, and does not say how its kernel takes packets from the
 //! interface. So the parameters here are those of Linux 2.6: interrupts that wait for more packets, and NAPI, which
@@ -59,7 +59,7 @@ impl InterruptSpec {
 }
 
 /// What becomes of a packet that comes to the interface.
-pub(crate) enum Came {
+pub(crate) enum Admission {
     /// The kernel takes it.
     Taken(Packet),
     /// It waits in the interface.
@@ -110,11 +110,11 @@ impl Interrupts {
     }
 
     /// A packet comes at `now`, while tasks make memory `slower` times slower.
-    pub(crate) fn arrive(&mut self, now: Time, packet: Packet, slower: f64) -> Came {
+    pub(crate) fn arrive(&mut self, now: Time, packet: Packet, slower: f64) -> Admission {
         if let Some(most) = self.spec.descriptors {
             let taken = self.left_nanos / self.packet_nanos(slower).max(1.0);
             if taken as usize + self.waiting.len() >= most {
-                return Came::Lost(packet);
+                return Admission::Lost(packet);
             }
         }
         self.look_for_break(now, slower);
@@ -123,10 +123,10 @@ impl Interrupts {
         }
         if self.looks_at.is_some() {
             self.waiting.push_back(packet);
-            return Came::Waits;
+            return Admission::Waits;
         }
         self.left_nanos += self.spec.each.as_nanos() as f64 * self.slower(slower);
-        Came::Taken(packet)
+        Admission::Taken(packet)
     }
 
     /// The kernel works on a packet, for which there is room in its socket's buffer or not.

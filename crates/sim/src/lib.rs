@@ -1,4 +1,4 @@
-//! A network in virtual time: links, routers and hosts that carry the very [`Endpoint`](inhaul_transport::Endpoint)s
+//! A network in virtual time: links, routers and hosts that carry the same [`Endpoint`](inhaul_transport::Endpoint)s
 //! that move real data, at the speed of the processor and deterministic to the last bit.
 //!
 //! A [`Topology`] describes the network; a [`Simulation`] runs it with a seed. Endpoints are put on hosts, a

@@ -31,7 +31,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Datagrams are out of the cache when they arrive, and to wait for several at once takes no longer than for one.
+    /// Datagrams are out of the cache when they arrive, and waiting for several at once takes no longer than for one.
     #[inline]
     fn read_ahead(&mut self) {
         if self.ahead > 1 {
@@ -42,7 +42,7 @@ impl Line {
     }
 }
 
-/// Where a packet stands in the row of all that has entered a link.
+/// A packet's position among all packets that have entered a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) link: u32,

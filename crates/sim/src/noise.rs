@@ -1,9 +1,9 @@
 //! Hosts whose threads run when the kernel lets them: timers that fire late, datagrams that are read late and
 //! together, and times in which nothing runs. A real host's record is replayed from a random place on.
 //!
-//! A host with noise has one thread, as the mover's engine has one data thread. It sleeps, and what wakes it is a
-//! packet or the deadline of an endpoint. When it runs, it reads all that has come, and then looks after the deadlines
-//! that have passed. What arrived meanwhile is stamped with its true time, as kernels do.
+//! A host with noise has one thread, as the mover's engine has one data thread. It sleeps until a packet or the
+//! deadline of an endpoint wakes it. When it runs, it reads all arrived datagrams, and then handles passed deadlines.
+//! Datagrams that arrived meanwhile are stamped with their true time, as kernels do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::agenda::{Agenda, Component, ComponentId};
 use crate::ids::EndpointId;
 use crate::packet::{Load, Packet};
 
-/// A deadline that is nearer than this when the thread falls idle is not slept for, so the thread is not late for it.
-/// Engines that pace by themselves spin for so long.
+/// The thread does not sleep for a deadline that is nearer than this when it falls idle, so it is not late for it.
+/// Engines that pace in the program spin for this long.
 const SPIN: Span = Span::from_micros(30);
 /// Receive offload joins packets that arrive within this time: interfaces wait this long before they interrupt.
 const JOINED_WITHIN: Span = Span::from_micros(50);

@@ -1,4 +1,4 @@
-//! What travels: a small handle, and behind it the datagram.
+//! Packets on links: a small handle, and behind it the datagram.
 
 use inhaul_base::ByteRange;
 use inhaul_link::Mark;
@@ -54,7 +54,7 @@ impl Mark for Packet {
 
 /// A direction of a stream of a transfer: of its control stream, or of its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct Direction {
     pub(crate) transfer: TransferId,
     pub(crate) lane: Lane,
 }
@@ -69,7 +69,7 @@ pub(crate) enum Lane {
     TunnelToSender,
 }
 
-impl Way {
+impl Direction {
     pub(crate) fn new(transfer: TransferId, tunnel: bool, to_receiver: bool) -> Self {
         let lane = match (tunnel, to_receiver) {
             (false, true) => Lane::ToReceiver,
@@ -146,7 +146,7 @@ pub(crate) enum Load {
 
 impl Load {
     /// A segment that goes this way.
-    pub(crate) fn of_segment(Way { transfer, lane }: Way, segment: Segment) -> Self {
+    pub(crate) fn of_segment(Direction { transfer, lane }: Direction, segment: Segment) -> Self {
         Self::Control { transfer, lane, segment }
     }
 }

@@ -5,7 +5,7 @@ use inhaul_transport::HostSample;
 
 use crate::control::Segment;
 use crate::ids::{EndpointId, NodeId};
-use crate::packet::{Packet, Way};
+use crate::packet::{Direction, Packet};
 use crate::simulation::Simulation;
 
 impl Simulation {
@@ -19,8 +19,8 @@ impl Simulation {
         self.tell(node);
         let host = &mut self.hosts[node.0 as usize];
         if !host.is_halted() {
-            for way in std::mem::take(&mut host.unread) {
-                self.read(way);
+            for direction in std::mem::take(&mut host.unread) {
+                self.read(direction);
             }
             let host = &mut self.hosts[node.0 as usize];
             for id in std::mem::take(&mut host.postponed) {
@@ -32,12 +32,12 @@ impl Simulation {
 
     /// A segment of a control stream has arrived: the kernel takes and acknowledges it, and its process reads the
     /// content.
-    pub(crate) fn interrupt_for_segment(&mut self, node: NodeId, way: Way, segment: Segment) {
+    pub(crate) fn interrupt_for_segment(&mut self, node: NodeId, direction: Direction, segment: Segment) {
         self.hosts[node.0 as usize].take_segment(self.now);
-        self.take_segment(way, segment);
+        self.take_segment(direction, segment);
         let host = &mut self.hosts[node.0 as usize];
         if matches!(segment, Segment::Data(_)) {
-            host.unread.push(way);
+            host.unread.push(direction);
             if host.wake(self.now) {
                 self.serve(node, &mut Vec::new());
                 return;

@@ -35,7 +35,7 @@ pub struct Sample {
     pub received_rate: Bitrate,
     /// Rate that the scheduler gives the flow; zero when there is none.
     pub target_rate: Bitrate,
-    /// Rate that the sender is asked for, or paces at; zero when there is none.
+    /// Rate requested from the sender, or its pace; zero without one.
     pub requested_rate: Bitrate,
     /// Bytes on their way: asked for by the receiver or sent by the sender, and not there yet.
     pub window_bytes: u64,
@@ -44,8 +44,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample of what both ends say. Where only one end measures a thing, that end counts; where both do, the
-    /// receiver.
+    /// A sample from both ends. If only one end measures a value, that end counts; if both do, the receiver.
     pub(crate) fn of(at: Time, placed_bytes: u64, receiver: &FlowStats, sender: &FlowStats) -> Self {
         let known =
             |span: fn(&FlowStats) -> Span| if span(receiver) > Span::ZERO { span(receiver) } else { span(sender) };
@@ -95,7 +94,7 @@ impl Recorder {
     }
 }
 
-/// Who looks at the hosts' TCP.
+/// The watcher of the hosts' TCP.
 #[derive(Debug)]
 pub(crate) struct TcpWatch {
     pub(crate) component: ComponentId,

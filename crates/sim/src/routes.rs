@@ -1,4 +1,4 @@
-//! Which link leads where: static shortest paths.
+//! Routes: static shortest paths.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! How time passes: one event after the other, and what follows from each.
+//! The event loop: one event after the other, with its consequences.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -18,7 +18,7 @@ use crate::faults::{TUNNEL_GAP, is_full};
 use crate::host::Host;
 use crate::interface::SendBuffer;
 use crate::network::Network;
-use crate::packet::{Around, Datagram, IP_UDP_BYTES, Load, Packet, Way};
+use crate::packet::{Around, Datagram, Direction, IP_UDP_BYTES, Load, Packet};
 use crate::simulation::{MESSAGES_MAX, Seat};
 use crate::transfer::{Phase, Running, Streams};
 use crate::{EndpointId, Failure, LinkSample, NodeId, Sample, SimError, Simulation, TransferId};
@@ -96,8 +96,8 @@ impl Simulation {
         } else if let Load::Control { transfer, lane, segment } = packet.datagram.load
             && host.has_scheduler()
         {
-            let way = Way { transfer, lane };
-            self.interrupt_for_segment(packet.to, way, segment);
+            let direction = Direction { transfer, lane };
+            self.interrupt_for_segment(packet.to, direction, segment);
             self.network.pool.put_back(packet.datagram);
         } else {
             if let Some(dropped) = host.arrive(self.now, packet) {
@@ -168,7 +168,7 @@ impl Simulation {
     fn deliver(&mut self, packet: Packet) {
         match packet.datagram.load {
             Load::Data { to, .. } => self.hand_over(to, std::slice::from_ref(&packet)),
-            Load::Control { transfer, lane, segment } => self.on_segment(Way { transfer, lane }, segment),
+            Load::Control { transfer, lane, segment } => self.on_segment(Direction { transfer, lane }, segment),
             Load::Background(traffic) => self.traffic[traffic.0 as usize].stats.received_packets += 1,
         }
         self.network.pool.put_back(packet.datagram);
@@ -449,7 +449,6 @@ impl Simulation {
             }
             Event::Starved { object } => self.starved.push((from, object)),
             Event::Closed { flow } => self.on_closed(from, flow),
-            // No simulated flow is of a source that is no sender.
             Event::Opened { .. } | Event::Source { .. } => {}
         }
     }
@@ -486,7 +485,7 @@ impl Simulation {
         }
     }
 
-    /// Notes what both ends say of a transfer, as long as they know it.
+    /// Notes both ends' statistics of a transfer, as long as they know it.
     pub(crate) fn keep_stats(&mut self, id: TransferId) {
         let (receiver, sender) = (self.stats(id), self.sender_stats(id));
         let running = &mut self.transfers[id.0 as usize];
@@ -500,7 +499,7 @@ impl Simulation {
 impl Simulation {
     fn on_changes(&mut self) {
         let Some(happening) = self.timeline.pop(self.now) else { return };
-        // Off the agenda, so that changes at one time take turns with what follows from them.
+        // Off the agenda, so that changes at one time take turns with their consequences.
         self.network.agenda.schedule(self.changes, None);
         self.network.agenda.schedule(self.changes, self.timeline.due());
         match happening {

@@ -1,4 +1,4 @@
-//! The simulation as its user sees it: setting up, letting time pass, looking.
+//! The user's interface of the simulation: setting up, letting time pass, reading results.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
@@ -149,8 +149,8 @@ impl Simulation {
         })
     }
 
-    /// Control streams that start from now on have at most `bytes` on their way. Without it, as many as Linux lets a
-    /// connection grow to by itself (6 MiB).
+    /// Control streams that start from now on have at most `bytes` on their way. Without it, Linux's automatic maximum
+    /// (6 MiB).
     pub fn set_control_window(&mut self, bytes: u64) {
         self.control_window = bytes;
     }
@@ -488,9 +488,9 @@ impl Simulation {
         self.network.hops
     }
 
-    /// A fingerprint of the run: equal for equal runs. It is of behaviour: which data was delivered, from whom to whom,
-    /// in what length and when, and what completed or failed. How protocols encode their heads and messages does not
-    /// count, as long as they are as long as before.
+    /// A fingerprint of the run: equal for equal runs. It covers behaviour: the data, ends, lengths and times of
+    /// deliveries, and completions and failures. It does not cover the encoding of heads and messages, except their
+    /// lengths.
     pub fn trace(&self) -> u64 {
         self.trace
     }

@@ -4,7 +4,7 @@
 use inhaul_transport::{Command, FlowId};
 
 use crate::control::{Item, Segment};
-use crate::packet::{Load, Way};
+use crate::packet::{Direction, Load};
 use crate::{EndpointId, Simulation, TransferId};
 
 impl Simulation {
@@ -14,17 +14,17 @@ impl Simulation {
         let to_receiver = from == running.transfer.sender;
         let Some(streams) = &mut running.streams else { return };
         streams.direction(to_receiver).write(item);
-        self.send_segments(Way::new(TransferId(flow.0), false, to_receiver));
+        self.send_segments(Direction::new(TransferId(flow.0), false, to_receiver));
     }
 
     /// Sends the segments that one direction of a stream may send.
-    pub(crate) fn send_segments(&mut self, way: Way) {
-        let Some(running) = self.transfers.get_mut(way.transfer.0 as usize) else { return };
+    pub(crate) fn send_segments(&mut self, direction: Direction) {
+        let Some(running) = self.transfers.get_mut(direction.transfer.0 as usize) else { return };
         let nodes = running.control_nodes;
-        let Some(streams) = running.streams(way.tunnel()) else { return };
-        while let Some(segment) = streams.direction(way.to_receiver()).poll_segment(self.now) {
-            let (from, to) = if way.to_receiver() { nodes } else { (nodes.1, nodes.0) };
-            let load = Load::of_segment(way, segment);
+        let Some(streams) = running.streams(direction.tunnel()) else { return };
+        while let Some(segment) = streams.direction(direction.to_receiver()).poll_segment(self.now) {
+            let (from, to) = if direction.to_receiver() { nodes } else { (nodes.1, nodes.0) };
+            let load = Load::of_segment(direction, segment);
             let packet = self.network.pool.packet(to, segment.wire_bytes(), load, (&[], &[]));
             self.network.send(self.now, from, packet);
         }
@@ -32,54 +32,55 @@ impl Simulation {
     }
 
     /// A segment has arrived at one end, and its content is read.
-    pub(crate) fn on_segment(&mut self, way: Way, segment: Segment) {
-        self.take_segment(way, segment);
+    pub(crate) fn on_segment(&mut self, direction: Direction, segment: Segment) {
+        self.take_segment(direction, segment);
         if matches!(segment, Segment::Data(_)) {
-            self.read(way);
+            self.read(direction);
         }
     }
 
     /// A segment has arrived at one end: the kernel's part.
-    pub(crate) fn take_segment(&mut self, way: Way, segment: Segment) {
+    pub(crate) fn take_segment(&mut self, direction: Direction, segment: Segment) {
         self.mix(self.now.as_nanos());
-        self.mix(u64::from(way.transfer.0) << 32 | way.lane as u64);
+        self.mix(u64::from(direction.transfer.0) << 32 | direction.lane as u64);
         self.mix(u64::from(segment.wire_bytes()));
-        let running = &mut self.transfers[way.transfer.0 as usize];
+        let running = &mut self.transfers[direction.transfer.0 as usize];
         // After the end, segments may still be on their way.
-        let Some(streams) = running.streams(way.tunnel()) else { return };
+        let Some(streams) = running.streams(direction.tunnel()) else { return };
         match segment {
             // An acknowledgement is of the direction that its packet did not take.
             Segment::Ack(through) => {
-                let acknowledged = way.back();
+                let acknowledged = direction.back();
                 streams.direction(acknowledged.to_receiver()).on_ack(self.now, through);
                 self.send_segments(acknowledged);
-                if way.tunnel() {
+                if direction.tunnel() {
                     self.has_room(acknowledged);
                 }
             }
             Segment::Data(range) => {
-                let acknowledgement = streams.direction(way.to_receiver()).on_data(range);
-                self.acknowledge(way, acknowledgement);
+                let acknowledgement = streams.direction(direction.to_receiver()).on_data(range);
+                self.acknowledge(direction, acknowledgement);
             }
         }
     }
 
-    fn acknowledge(&mut self, way: Way, segment: Segment) {
-        let (at_sender, at_receiver) = self.transfers[way.transfer.0 as usize].control_nodes;
-        let (from, to) = if way.to_receiver() { (at_receiver, at_sender) } else { (at_sender, at_receiver) };
-        let load = Load::of_segment(way.back(), segment);
+    fn acknowledge(&mut self, direction: Direction, segment: Segment) {
+        let (at_sender, at_receiver) = self.transfers[direction.transfer.0 as usize].control_nodes;
+        let (from, to) = if direction.to_receiver() { (at_receiver, at_sender) } else { (at_sender, at_receiver) };
+        let load = Load::of_segment(direction.back(), segment);
         let packet = self.network.pool.packet(to, segment.wire_bytes(), load, (&[], &[]));
         self.network.send(self.now, from, packet);
     }
 
     /// Hands over complete messages.
-    pub(crate) fn read(&mut self, way: Way) {
-        let id = way.transfer;
+    pub(crate) fn read(&mut self, direction: Direction) {
+        let id = direction.transfer;
         loop {
             let running = &mut self.transfers[id.0 as usize];
-            let reader = running.end(way.to_receiver());
-            let item =
-                running.streams(way.tunnel()).and_then(|streams| streams.direction(way.to_receiver()).pop_item());
+            let reader = running.end(direction.to_receiver());
+            let item = running
+                .streams(direction.tunnel())
+                .and_then(|streams| streams.direction(direction.to_receiver()).pop_item());
             match item {
                 None => return,
                 Some(Item::Message(message)) => {
@@ -88,7 +89,7 @@ impl Simulation {
                     self.seats[reader.0 as usize].endpoint.handle_control(self.now, id.flow(), &message);
                     self.pump(reader);
                 }
-                Some(Item::Datagram(_)) => self.leave_tunnel(id, way.to_receiver()),
+                Some(Item::Datagram(_)) => self.leave_tunnel(id, direction.to_receiver()),
                 Some(Item::End) => self.disconnect(id, reader),
             }
         }
@@ -110,7 +111,7 @@ impl Simulation {
         self.network.agenda.schedule(component, due);
         for tunnel in [false, true] {
             for to_receiver in [true, false] {
-                self.send_segments(Way::new(id, tunnel, to_receiver));
+                self.send_segments(Direction::new(id, tunnel, to_receiver));
             }
         }
     }
@@ -132,7 +133,7 @@ impl Simulation {
         self.tunnels.retain(|of| *of != id);
     }
 
-    /// Tells an endpoint that a flow's control stream has ended; it may have forgotten the flow by itself.
+    /// Tells an endpoint that a flow's control stream has ended; it may have forgotten the flow already.
     pub(crate) fn disconnect(&mut self, id: TransferId, endpoint: EndpointId) {
         self.keep_stats(id);
         let command = Command::Disconnect { flow: id.flow() };

@@ -7,7 +7,7 @@ use crate::addresses::sender_address;
 use crate::error::SimError;
 use crate::ids::{EndpointId, NodeId};
 use crate::noise::flow_of;
-use crate::packet::{Load, Packet, Way};
+use crate::packet::{Direction, Load, Packet};
 use crate::run::sorted;
 use crate::simulation::{MESSAGES_MAX, Simulation};
 
@@ -83,7 +83,7 @@ impl Simulation {
             let to = match first.datagram.load {
                 Load::Data { to, .. } => to,
                 Load::Control { transfer, lane, segment } => {
-                    self.on_segment(Way { transfer, lane }, segment);
+                    self.on_segment(Direction { transfer, lane }, segment);
                     packets = &packets[1..];
                     continue;
                 }

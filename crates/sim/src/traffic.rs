@@ -1,4 +1,4 @@
-//! Background traffic over UDP that answers to nothing: constant, or on and off.
+//! Background traffic over UDP without congestion control: constant, or on and off.
 
 use inhaul_base::{Bitrate, RandomStream, Span, Time};
 

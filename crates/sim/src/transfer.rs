@@ -29,7 +29,7 @@ pub struct Transfer {
     pub size: u64,
     /// When it begins.
     pub start: Time,
-    /// When both ends are disconnected; `None`: it ends by itself.
+    /// When both ends are disconnected; `None`: it ends on its own.
     pub stop: Option<Time>,
     /// Whether the receiver leaves when it has the whole object, like a receiver that has verified it; otherwise both
     /// ends keep the flow, and parts of the object may be fetched again.

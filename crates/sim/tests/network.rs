@@ -102,7 +102,7 @@ fn a_transfer_takes_the_time_that_its_links_take() {
 }
 
 #[test]
-fn every_byte_arrives_whatever_the_links_do() {
+fn every_byte_arrives_over_any_links() {
     for seed in 1..=10 {
         let link = LinkSpec {
             loss: LossSpec::Random(Probability::new(0.2).unwrap()),
@@ -347,7 +347,7 @@ fn a_process_that_ends_is_heard_of_and_another_goes_on_from_what_is_held() {
 }
 
 #[test]
-fn a_new_address_leaves_the_old_one_to_nobody() {
+fn datagrams_to_an_old_address_are_lost() {
     let Pair { mut sim, ends, transfer, .. } =
         pair(&wire(12, 10), HostSpec::default(), Bitrate::from_mbps(12), 200 * BLOCK, 1);
     sim.at(at(100), Change::Rebind(ends.1)).unwrap();

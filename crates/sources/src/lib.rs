@@ -21,6 +21,7 @@ pub mod connect;
 pub mod fake;
 pub(crate) mod fate;
 pub mod http;
+mod kinds;
 pub(crate) mod lanes;
 mod local;
 pub mod opener;

@@ -10,7 +10,8 @@ use inhaul_base::Span;
 use inhaul_store::{Manifest, digest};
 use inhaul_udp::Waker;
 
-use super::ranges::{self, RangeSource};
+use super::kinds;
+use super::ranges::RangeSource;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{GetOptions, NetOptions, Stop};
 use inhaul_session::api::request::Request;
@@ -211,7 +212,7 @@ impl Shared {
         let MirrorId { request, server } = mirror;
         let request = &self.requests[*request];
         if let Some(url) = &server.url {
-            let (manifest, source) = ranges::open(server, url, &self.net.trust)?;
+            let (manifest, source) = kinds::open(server, url, &self.net.trust)?;
             request.check(server, &manifest)?;
             return Ok(Candidate::new(Reached::Ranges(server.clone(), source), manifest));
         }

@@ -2,15 +2,12 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use inhaul_base::{ByteRange, Span};
 use inhaul_store::{Contents, Entry, Kind, Manifest, Metadata, Timestamp};
 
 use inhaul_session::api::error::MoveError;
-use inhaul_session::api::source::Server;
-use inhaul_session::api::trust::Trust;
 
 /// A source that is read by ranges of its data set's bytes. Several threads read from it at once.
 pub trait RangeSource: Send + Sync + fmt::Debug {
@@ -26,24 +23,6 @@ pub trait RangeSource: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the source does not deliver all of it, and whether it may if it is asked for the rest.
     fn read(&self, range: ByteRange, take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), ReadFailure>;
-}
-
-/// Opens the source that `url` names: what it has, as far as it knows, and the source.
-///
-/// # Errors
-/// When it cannot be read, or has no such file.
-pub(crate) fn open(server: &Server, url: &str, trust: &Trust) -> Result<(Manifest, Arc<dyn RangeSource>), MoveError> {
-    if let Some(path) = url.strip_prefix("file://") {
-        return super::local::open(server, path);
-    }
-    if url.starts_with("http://") || url.starts_with("https://") {
-        return super::http::open(server, url, trust);
-    }
-    #[cfg(any(test, feature = "testing"))]
-    if let Some(name) = url.strip_prefix("fake://") {
-        return super::fake::open(server, name);
-    }
-    Err(MoveError::Unreachable { server: server.clone(), detail: format!("no such kind of source: {url}") })
 }
 
 /// The manifest of one file of which nothing is known but this.

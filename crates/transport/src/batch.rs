@@ -7,8 +7,8 @@ use inhaul_base::{ByteRange, Span};
 use crate::envelope::{ENVELOPE_LEN, Envelope};
 use crate::ids::{ConnectionId, FlowId};
 
-/// One or more datagrams that came in together: equal in size but for the last, from one peer
-/// (what receive offload hands over, or a single datagram).
+/// One or more datagrams that came in together: equal in size except the last, from one peer (a batch of receive
+/// offload, or a single datagram).
 ///
 /// The receiving port has found their flow by their envelopes ([`RxMessage::of_flow`]). An endpoint reads only the part
 /// behind the envelope.
@@ -248,7 +248,7 @@ impl TxBatch {
         self.close_group(flow, route);
     }
 
-    /// Has the datagram that was added last leave by itself: see [`TxDatagram::alone`].
+    /// Makes the last added datagram leave on its own: see [`TxDatagram::alone`].
     pub fn set_alone(&mut self) {
         if let Some(last) = self.datagrams.last_mut() {
             last.alone = true;

@@ -43,7 +43,7 @@ pub struct JoinFlow {
 pub struct JoinSource {
     /// The new flow's name.
     pub flow: FlowId,
-    /// What it fetches; known from a [`Command::Fetch`].
+    /// The object to fetch; known from a [`Command::Fetch`].
     pub object: ObjectId,
     /// How many requests the source serves at once.
     pub lanes: u32,
@@ -105,7 +105,7 @@ pub enum Command {
     /// Receiver: a control stream to a sender of the object is up; fetch over it.
     Join(JoinFlow),
     /// Receiver: fetch from a source that is no sender of the protocol: an HTTP server, or a file. It is asked by
-    /// [`Event::Source`](crate::Event::Source), and what it delivers comes by
+    /// [`Event::Source`](crate::Event::Source), and its deliveries come by
     /// [`Endpoint::handle_delivery`](crate::Endpoint::handle_delivery).
     JoinSource(JoinSource),
     /// Sender: a control stream to a receiver is up; serve the object over it.

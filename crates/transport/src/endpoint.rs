@@ -1,4 +1,4 @@
-//! The state machine's face.
+//! The interface of a protocol's state machine.
 
 use std::net::SocketAddr;
 
@@ -28,8 +28,8 @@ pub struct HostSample {
     pub socket_drops: u64,
     /// When the thread will next not run for a while, if that is foreseen.
     pub pause: Option<Pause>,
-    /// The rate of packets, headers included, that the host can take in on average now, by its processors and its disk
-    /// (gtp-2004 2: what end systems can handle is what bounds C_r). `None`: neither bounds it.
+    /// The rate of packets, headers included, that the host can receive on average now, by its processors and its disk
+    /// (gtp-2004 2: the end system's capacity bounds C_r). `None`: neither bounds it.
     pub intake: Option<Bitrate>,
     /// The traffic of the host's own TCP, if it was just measured. `None`: nothing new.
     pub tcp: Option<TcpFlows>,
@@ -145,8 +145,8 @@ pub trait Endpoint {
     /// A whole message came in on the flow's control stream. A bad one ends the flow with [`Event::Failed`].
     fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]);
 
-    /// A source delivered these bytes of its object. Says, like [`handle_datagrams`](Self::handle_datagrams), where what
-    /// is new of them belongs: [`Place::skip`] counts from the first byte delivered.
+    /// A source delivered these bytes of its object. Appends a [`Place`] for each new part, as
+    /// [`handle_datagrams`](Self::handle_datagrams) does: [`Place::skip`] counts from the first byte delivered.
     fn handle_delivery(&mut self, _now: Time, _flow: FlowId, _range: ByteRange, _places: &mut Vec<Place>) {}
 
     /// How the host is doing: told about once a second, and at once when something went wrong or a

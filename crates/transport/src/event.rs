@@ -50,7 +50,7 @@ pub enum Event {
     },
 }
 
-/// What a source that is no sender is told.
+/// An order to a source that is no sender.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceOrder {
     /// Deliver these ranges, in any pieces and order.
@@ -60,7 +60,7 @@ pub enum SourceOrder {
         /// Ascending and disjoint.
         ranges: Vec<ByteRange>,
     },
-    /// What was asked for by requests up to this one need not be delivered any more.
+    /// The ranges of requests up to this one are no longer wanted.
     Unask {
         /// The last of these requests.
         through: u32,

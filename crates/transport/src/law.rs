@@ -1,4 +1,4 @@
-//! The seam between a protocol's machinery and its congestion or rate control law.
+//! The interface between a protocol's machinery and its congestion or rate control law.
 
 use inhaul_base::{Bitrate, Span, Time};
 
@@ -21,7 +21,7 @@ pub struct AckSample {
     pub smoothed_rtt: Span,
     /// Whether a round trip has begun: everything that had been sent when the last one began is acknowledged.
     pub round_began: bool,
-    /// Whether the window was what held the sender back lately. When it was not, nothing is known of a larger one.
+    /// Whether the window has limited the sender recently. If not, a larger window was not tested.
     pub window_limited: bool,
     /// Whether the window has to stay as it is: losses are being repaired, or packets came out of order and may turn
     /// out to be losses (RFC 5681 section 3.2 step 1, RFC 3042).
@@ -104,7 +104,7 @@ pub trait Law {
     fn on_idle(&mut self, now: Time);
 
     /// Whether the law itself limits the packets in flight while losses are repaired. Otherwise the sender brings the
-    /// window down to the law's in proportion to what is delivered (RFC 9937).
+    /// window down to the law's in proportion to deliveries (RFC 9937).
     fn rules_recovery(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! How much a receiver takes beside others' traffic.
+//! A receiver's share beside others' traffic.
 
 use std::fmt;
 use std::str::FromStr;

@@ -27,8 +27,7 @@ pub enum Channels {
 pub enum Offloads {
     /// It may cut and join datagrams: several leave, and come in, as one message.
     Any,
-    /// Each datagram comes in by itself, with a time of arrival of its own: the receiver looks at the time between
-    /// them.
+    /// Each datagram comes in on its own, with its own time of arrival: the receiver measures the time between them.
     None,
 }
 
@@ -135,7 +134,7 @@ pub struct Conditions {
     pub path: PathSpec,
 }
 
-/// A registry entry: all that the rest of the house knows of a protocol.
+/// A registry entry: the only description of a protocol for the rest of the program.
 pub struct Protocol {
     /// Its name, as written on a command line.
     pub name: &'static str,

@@ -23,7 +23,7 @@ impl Default for TcpFlows {
 impl TcpFlows {
     /// Most flows that are listed one by one.
     pub const LISTED_MAX: usize = 64;
-    /// A flow with less than this part of what all take is left out.
+    /// A flow with less than this part of the total rate is left out.
     const SMALLEST_PART: f64 = 0.01;
 
     /// Flows of these rates, headers included.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Numbers are in the order of the machine in libudt's programs, and little-endian here: so are all machines on which
-//! libudt is likely to run. Nothing checks the data: UDP's checksum is all that protects it.
+//! libudt is likely to run. The data is not verified: only UDP's checksum protects it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,6 +1,6 @@
 //! Every registered protocol must count datagrams that the network brings twice only as copies. Three flows share an
-//! access link whose queue is full. Each test prints its measurements; `cargo test -p inhaul-contract-tests
-//! duplicates:: -- --nocapture` shows it.
+//! access link whose queue is full. Each test prints its measurements;
+//! `cargo test -p inhaul-contract-tests duplicates:: -- --nocapture` shows it.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_contract_tests::{ENDLESS, Scene, SenderSpec, Spec, jain, protocols};

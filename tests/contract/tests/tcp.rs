@@ -1,5 +1,5 @@
-//! The TCP family in the simulator: it must behave as in the RFCs and papers. Each test prints its measurements; `cargo
-//! test -p inhaul-contract-tests tcp:: -- --nocapture` shows it.
+//! The TCP family in the simulator: it must behave as in the RFCs and papers. Each test prints its measurements;
+//! `cargo test -p inhaul-contract-tests tcp:: -- --nocapture` shows it.
 
 use std::sync::Arc;
 

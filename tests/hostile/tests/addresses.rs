@@ -150,7 +150,7 @@ fn a_kernel_without_ipv6_serves_and_fetches_over_ipv4() {
 }
 
 #[test]
-fn ipv4_is_served_whatever_the_host_s_ipv6_is_set_to() {
+fn ipv4_is_served_with_any_setting_of_the_host_s_ipv6() {
     for (setting, hosts) in [("bindv6only", &["127.0.0.1", "[::1]"][..]), ("conf/all/disable_ipv6", &["127.0.0.1"][..])]
     {
         let Some(mut network) = Network::new() else { return };

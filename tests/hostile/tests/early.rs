@@ -105,7 +105,7 @@ fn wrong_content_is_fetched_again_over_the_transport() {
 }
 
 #[test]
-fn content_that_is_wrong_whatever_way_it_comes_does_not_land() {
+fn wrong_content_never_lands() {
     let (bytes, to) = (noise(5000, 4), Scratch::new());
     let server = describing(Offer::file("f", noise(5000, 5)), digests(&[&bytes]), noise(5000, 5));
     let outcome = get(&server.source("/f"), &to);

@@ -348,7 +348,7 @@ fn strangers_attach_no_streams_to_puts_and_clients_only_four() {
 }
 
 #[test]
-fn a_stream_that_is_not_read_costs_little_and_delays_nobody() {
+fn a_stream_that_is_not_read_costs_little_and_delays_no_other() {
     let from = Scratch::new();
     from.file("f", &noise(96 << 20, 39));
     from.file("small", &noise(4 << 20, 39));

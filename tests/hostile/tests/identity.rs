@@ -334,7 +334,7 @@ fn in_the_clear(answer: Vec<u8>) -> (Vec<u8>, Outcome) {
 }
 
 #[test]
-fn nobody_can_talk_the_two_out_of_tls() {
+fn the_two_cannot_be_talked_out_of_tls() {
     // A server of an earlier release, or somebody who plays one.
     let mut welcome = Vec::new();
     Frame::Welcome { version: 7, udp_port: 4321, key: None }.encode(&mut welcome);
@@ -440,7 +440,7 @@ fn flood(server: SocketAddr, hello: &[u8], goes_on: impl Fn(u32) -> bool) -> Vec
 }
 
 #[test]
-fn half_open_handshakes_cost_no_more_than_there_are_places_and_hold_nobody_up() {
+fn half_open_handshakes_cost_no_more_than_there_are_places_and_delay_no_client() {
     let _alone = heavy();
     let count: u32 = if all() { 10_000 } else { 2000 };
     let (from, to, hello) = (offered(), Scratch::new(), client_hello());
@@ -565,7 +565,7 @@ fn a_copy_between_servers_with_certificates_is_by_a_token_for_its_path() {
 }
 
 #[test]
-fn keys_are_read_by_nobody_else() {
+fn keys_are_readable_only_by_their_user() {
     let from = offered();
     let closed = closed(&from, "127.0.0.1:0");
     let mode = |path: &Path| std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).unwrap().permissions());

@@ -94,7 +94,7 @@ fn orders_of_strangers_cost_next_to_nothing() {
 }
 
 #[test]
-fn orders_with_too_many_patterns_are_refused_whoever_gives_them() {
+fn orders_with_too_many_patterns_are_refused_from_any_client() {
     let closed = Closed::start(&["--public-puts"]);
     let mut order = RawPut::order_to("x");
     for rules in [json!(vec![json!({ "exclude": "a" }); 1001]), json!(vec![json!({ "exclude": "?".repeat(200) }); 400])]

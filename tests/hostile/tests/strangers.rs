@@ -190,7 +190,7 @@ fn bench(server: SocketAddr, role: SessionRole, segment: usize, size: u64) -> He
 }
 
 #[test]
-fn a_bench_server_outlives_clients_whatever_parameters_and_sizes_they_have() {
+fn a_bench_server_outlives_clients_with_any_parameters_and_sizes() {
     let server = inhaul(["bench", "--server", "--listen", "127.0.0.1:0"]).serve();
     for n in 0..100 {
         let heard = bench(server.address, SessionRole::BenchPush, 256 + n, 1000);

@@ -1,6 +1,6 @@
 //! How long files and functions may be.
 //!
-//! What is longer than the limit is listed with its length. A listed file or function may become shorter, and then its
+//! Longer ones are listed with their length. A listed file or function may become shorter, and then its
 //! row has to follow. Nothing may grow, and nothing may join the list. So the limits only tighten.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub const FILE_LINES_MAX: usize = 600;
 /// Most lines of a function, from `fn` to its closing brace. Comments and blank lines count.
 pub const FUNCTION_LINES_MAX: usize = 60;
 
-/// What is too long in the file `path`, with its length in lines: the file under its path, a function under `PATH NAME`
+/// The parts of the file `path` that are too long, with their length in lines: the file under its path, a function under `PATH NAME`
 /// or `PATH TYPE::NAME`. Of functions with one name the longest counts.
 pub fn too_long(path: &str, text: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
@@ -29,7 +29,7 @@ pub fn too_long(path: &str, text: &str) -> BTreeMap<String, usize> {
     found
 }
 
-/// What is wrong with the list of what is too long: what it lacks, what has grown, and rows that are not right any more.
+/// Faults of the list: entries that it lacks, entries that have grown, and rows that are outdated.
 pub fn violations(found: &BTreeMap<String, usize>, listed: &[(&str, usize)]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, &lines) in found {
@@ -48,7 +48,7 @@ pub fn violations(found: &BTreeMap<String, usize>, listed: &[(&str, usize)]) -> 
     wrong
 }
 
-/// The list in the source `table`, tightened to what is found: a row is a line `("NAME", LINES),`. Nothing is added, and
+/// The list in the source `table`, tightened to the lengths found: a row is a line `("NAME", LINES),`. Nothing is added, and
 /// no number raised.
 pub fn tightened(table: &str, found: &BTreeMap<String, usize>) -> String {
     let row = |line: &str| {

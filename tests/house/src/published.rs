@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_names_a_crate_that_nobody_would_find() {
+    fn violations_names_a_crate_without_keywords() {
         let mut bare = package("mover", None, &[]);
         bare.keywords.clear();
         let found = violations(&Metadata { packages: vec![bare] });

@@ -56,7 +56,7 @@ fn what_a_slow_sender_leaves_is_not_all_used() {
 
 /// gtp-2004 4.2: the estimate follows the path by losing on it.
 #[test]
-fn a_path_that_nobody_told_of_is_tried_for_ever() {
+fn a_path_of_unknown_capacity_is_tested_for_ever() {
     let found = found("a path carries 300");
     assert!(!found.converges && found.loss_max > 0.0, "{found:?}");
     assert!(found.least_sum > 0.99, "{found:?}");

@@ -43,7 +43,7 @@ pub(crate) struct Company {
     /// Only the first 40 of the seeds
     #[arg(long)]
     quick: bool,
-    /// The protocol that is judged; can be repeated: who is fair to whom [default: gtp]
+    /// The protocol to judge; repeat it to compare protocols with each other [default: gtp]
     #[arg(long, value_name = "NAME", value_parser = protocol)]
     protocol: Vec<String>,
     /// Only networks of this kind: elastic (beside long flows), steady (no rivals, joins and leaves) or changing; can be

@@ -1,4 +1,4 @@
-//! What commands over networks that seeds draw have in common.
+//! The common part of commands over networks drawn from seeds.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};

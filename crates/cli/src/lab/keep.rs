@@ -92,7 +92,7 @@ pub(super) fn journal(directory: &Path, args: &Run, experiment: &Experiment) -> 
     Ok(journal)
 }
 
-/// Ends the journal: it goes when the kept result has all that it has.
+/// Ends the journal: it is removed when the kept result has all its runs.
 pub(super) fn close(journal: Journal, runs: &[RunResult]) -> Result<(), Failure> {
     let path = journal.path().to_owned();
     let all_valid = runs.iter().all(|run| run.valid);

@@ -143,7 +143,7 @@ fn wait_until_listening(emulator: &Emulator, commands: &[Started]) -> Result<(),
     Ok(())
 }
 
-/// Waits until all that are not in the background have ended; whether that was cut short by a signal.
+/// Waits until all foreground commands have ended. Returns whether a signal cut that short.
 fn wait_for_end(commands: &mut [Started], deadline: Option<Instant>, stop: &AtomicBool) -> Result<bool, Failure> {
     loop {
         let Some(command) = commands.iter_mut().find(|command| !command.done && !command.report.background) else {

@@ -25,8 +25,8 @@ const QUOTES: [(char, char); 9] =
 /// Fingerprints and tokens are at least this long: a shorter text is part of a name.
 const TICKET_CHARS_MIN: usize = 20;
 
-/// A data set and its servers, of a command that has local paths besides: what exists here is none, unless it is
-/// written with `inhaul://`.
+/// A data set and its servers, for a command that also has local paths: an existing local path is no address, unless it
+/// is written with `inhaul://`.
 pub(crate) fn source_not_here(text: &str) -> Result<Source, Wrong> {
     not_here(text)?;
     source(text)
@@ -88,7 +88,7 @@ pub(crate) fn advertised(text: &str) -> Result<Advertised, Wrong> {
     Ok(Advertised { server, has_port })
 }
 
-/// A path of addresses by itself, as in [`Source::path`]: `%XX` is a byte; bytes that are no UTF-8 are allowed.
+/// A path of addresses alone, as in [`Source::path`]: `%XX` is a byte; bytes that are no UTF-8 are allowed.
 pub(crate) fn path(text: &OsStr) -> Result<String, Wrong> {
     let address = format!("{SCHEME}host/{}", as_text(text.as_bytes()));
     let source: Source = address.parse().map_err(|error: SourceError| Wrong::new(error.to_string()))?;

@@ -25,7 +25,7 @@ pub(crate) struct Security {
     #[arg(long)]
     pub(crate) plaintext: bool,
     /// Reach servers through this proxy: http://USER:PASSWORD@HOST:PORT or socks5://..., with or without a user; 'none'
-    /// means directly. Data comes over TCP then [default: HTTPS_PROXY or ALL_PROXY, but for the hosts in NO_PROXY]
+    /// means directly. Data comes over TCP then [default: HTTPS_PROXY or ALL_PROXY, except for the hosts in NO_PROXY]
     #[arg(long, value_name = "URL", help_heading = "Network options", value_parser = proxy)]
     pub(crate) proxy: Option<ProxyChoice>,
 }

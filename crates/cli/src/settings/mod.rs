@@ -32,7 +32,7 @@ const OTHER_VARIABLES: [&str; 5] =
 
 /// The command that the program was started with.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Invocation {
     pub(crate) cli: Cli,
     /// Whether standard output is JSON.
     pub(crate) json: bool,
@@ -45,13 +45,13 @@ pub(crate) struct Asked {
 pub(crate) fn parse(
     arguments: &[OsString],
     environment: &dyn Fn(&str) -> Option<OsString>,
-) -> Result<Asked, SettingsError> {
+) -> Result<Invocation, SettingsError> {
     let plain = Cli::command();
     let matches = complete(plain, arguments, environment)?;
     let leaf = leaf_matches(&matches);
     let is_set = |id: &&str| leaf.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let json = JSON_FLAGS.iter().any(is_set);
-    Ok(Asked { cli: Cli::from_arg_matches(&matches)?, json })
+    Ok(Invocation { cli: Cli::from_arg_matches(&matches)?, json })
 }
 
 /// Whether a wrong command line requests JSON. Its words decide; else the environment or the file.

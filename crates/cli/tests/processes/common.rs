@@ -265,7 +265,7 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// All names beneath `directory`, sorted, with what files hold.
+/// All names beneath `directory`, sorted, with the files' content.
 pub(crate) fn tree(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut pending = vec![directory.to_path_buf()];

@@ -72,7 +72,7 @@ fn copy_is_no_way_to_hosts_that_are_not_named() {
 }
 
 #[test]
-fn copy_ends_with_whoever_asked_for_it_and_goes_on_when_asked_again() {
+fn copy_ends_with_its_client_and_continues_when_asked_again() {
     let trial = Trial::new(24_000_000, true);
     let mut client = trial.start(&["--rate", "100M"]);
     let partial = trial.inbox.path().join("f.partial");

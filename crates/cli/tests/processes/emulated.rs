@@ -80,7 +80,7 @@ fn emulated(scenario: &str) -> Option<serde_json::Value> {
 }
 
 #[test]
-fn hosts_change_their_rates_and_datagrams_that_nobody_answers_flow() {
+fn hosts_change_their_rates_and_unanswered_datagrams_flow() {
     let more = r#"
 [[background.udp]]
 from = "near"

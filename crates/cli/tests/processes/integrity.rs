@@ -128,7 +128,7 @@ fn a_weak_checksum_is_compared_and_named_and_decides_nothing_between_mirrors() {
         assert_eq!((outcome.code, landed.len()), (Some(10), 0), "{}", outcome.stderr);
         assert!(outcome.stderr.contains(&format!("not with the {kind} of the list")), "{}", outcome.stderr);
     }
-    // Who has it may have made it: mirrors that contradict each other need another word than that.
+    // A mirror that has the hash may have forged it: mirrors that contradict each other need another authority.
     let (outcome, landed) = get(&format!("{bad},{good}"), sums[0]);
     assert_eq!(outcome.code, Some(10), "{}", outcome.stderr);
     assert!(landed.iter().all(|(name, _)| name != "f"), "{landed:?}");

@@ -198,7 +198,7 @@ fn emulator_that_was_held_up_marks_the_run_invalid() {
     let running =
         start(&["link", "run", &place.scenario(), "--background", "right", &server, "--on", "left", &client, "--json"]);
     if come_true(Duration::from_secs(20), || ready.exists()) {
-        // As a host does whose processors are taken by others, but for sure.
+        // Like a host whose processors are busy with other work, but reliably.
         for _ in 0..5 {
             std::thread::sleep(Duration::from_millis(150));
             running.signal(Signal::STOP);

@@ -57,7 +57,7 @@ fn one_session_too_many_is_told_so() {
 }
 
 #[test]
-fn server_that_is_told_to_stop_finishes_what_runs_and_takes_nobody_on() {
+fn server_that_is_told_to_stop_finishes_what_runs_and_accepts_no_client() {
     let from = tempfile::tempdir().unwrap();
     std::fs::write(from.path().join("f"), noise(24_000_000, 3)).unwrap();
     let mut server = serve(from.path(), &["--send-rate", "100M"]);

@@ -112,10 +112,10 @@ fn a_rate_is_held_only_by_the_side_that_was_given_it() {
 }
 
 #[test]
-fn a_server_that_could_let_nobody_in_does_not_start() {
+fn a_server_that_could_admit_no_client_does_not_start() {
     let from = tempfile::tempdir().unwrap();
     for (more, words) in [
-        (&["--set", "policy=high", "--fair-only"][..], "policy=high is what --fair-only refuses"),
+        (&["--set", "policy=high", "--fair-only"][..], "--fair-only refuses --set policy=high"),
         (&["--set", "policy=fixed"], "is not fixed here; leave it out: clients may choose it"),
         (&["--set", "policy=fair", "--set", "policy=low"], "two values"),
     ] {

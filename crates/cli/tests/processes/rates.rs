@@ -21,7 +21,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Whether two numbers are the same but for the rounding of floating-point numbers.
+/// Whether two numbers are equal up to the rounding of floating-point numbers.
 fn assert_same(a: f64, b: f64, what: &Value) {
     assert!((a - b).abs() <= a.abs().max(b.abs()) * 1e-9, "{a} is not {b}: {what}");
 }

@@ -23,7 +23,7 @@ struct Path {
 /// Most bytes of packets under way. What 10 Gbit/s needs for 200 ms both ways and a queue is half of it.
 pub(crate) const MEMORY_MAX: usize = 1 << 30;
 
-/// A segment's place in the links, in bytes: with tiny segments it is what costs memory.
+/// A segment's place in the links, in bytes: with tiny segments it dominates the memory.
 const SEGMENT_COST: usize = 64;
 
 /// The links of a grid and their packets.

@@ -143,7 +143,7 @@ fn superpacket_loses_the_segments_that_the_link_loses() {
     for (lost, expected) in [
         (vec![2], vec![(1004, 0..2), (1005, 3..5)]),
         (vec![0], vec![(1005, 1..5)]),
-        // That the end is lost is known by what does not come any more.
+        // The loss of the end shows by missing arrivals.
         (vec![4], vec![(1126, 0..4)]),
         (vec![3, 4], vec![(1126, 0..3)]),
         (vec![0, 1, 2, 3, 4], vec![]),

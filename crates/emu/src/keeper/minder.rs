@@ -26,8 +26,8 @@ struct Running {
     channel: Option<Channel>,
 }
 
-/// Starts the command that the keeper names, hands on signals, and tells of its end. It stays until all that it
-/// started has ended.
+/// Starts the command that the keeper names, hands on signals, and reports its end. It stays until all its processes
+/// have ended.
 pub(super) fn mind(keeper: &Channel) -> Result<(), Failure> {
     set_child_subreaper(Some(getpid())).map_err(|error| failed("adopting processes")(error.into()))?;
     let (ends, notify) = UnixStream::pair().map_err(failed("waiting for children"))?;
@@ -93,7 +93,7 @@ fn wait(ends: &UnixStream, running: &Running) -> Result<(bool, bool), Failure> {
     Ok((is_ready(0), is_ready(1)))
 }
 
-/// Takes note of all that have ended, and tells of the command's end.
+/// Notes all ended processes, and reports the command's end.
 fn reap(ends: &UnixStream, running: &mut Running, cpu: &mut Span) -> Result<(), Failure> {
     while matches!(rustix::io::read(ends, &mut [0u8; 64]), Ok(1..)) {}
     let mut ended = None;

@@ -54,8 +54,8 @@ pub fn run_keeper(stage: Stage) -> ExitCode {
 }
 
 fn outer() -> Result<(), Failure> {
-    // Ctrl-C, or the end of a terminal or a session, is for what runs in the grid and for the emulator, which then
-    // ends the grid in order. This process ends with the keeper, whose end is the emulator's.
+    // Ctrl-C, or the end of a terminal or a session, is for the programs in the grid and for the emulator, which then
+    // ends the grid in order. This process ends with the keeper, and the keeper with the emulator.
     leave_signals_to_commands()?;
     leave()?;
     // After that: the change of privileges cancels earlier requests.

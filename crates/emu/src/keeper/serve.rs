@@ -116,7 +116,7 @@ impl Minders {
         Ok(())
     }
 
-    /// The processor time of all that has run at each host, or runs.
+    /// The processor time of all past and present processes of each host.
     fn processor_time(&self) -> Vec<u64> {
         let roots: Vec<i32> = self.running.iter().map(|(minder, _)| minder.as_raw_nonzero().get()).collect();
         let mut total = self.ended.clone();

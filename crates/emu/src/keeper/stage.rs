@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The arguments by which the program makes itself a keeper, but for the last, which names a [`Stage`].
+/// The arguments by which the program makes itself a keeper, without the last one, which names a [`Stage`].
 pub const KEEPER_ARGUMENTS: [&str; 2] = ["link", "keeper"];
 
 /// A process that leaves its process namespace stays in the old one itself, so the keeper comes about in two steps.

@@ -1,4 +1,4 @@
-//! The processor time of processes that run, as /proc tells it.
+//! The processor time of running processes, read from /proc.
 
 use std::collections::BTreeMap;
 use std::fs;

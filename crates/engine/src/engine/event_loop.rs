@@ -8,6 +8,7 @@
 mod fake;
 mod flow;
 mod host_watch;
+mod numbers;
 mod outside;
 mod pulse;
 mod sockets;
@@ -34,17 +35,15 @@ use self::flow::Flow;
 use self::host_watch::HostWatch;
 use self::outside::{Kernel, Outside, TellNews, Watchable};
 use self::pulse::Pulse;
-use self::sources::Sources;
-pub use self::sources::{Deliveries, PIECE_BYTES_MAX, SourceLink};
 use crate::engine::demux::{self, Gathered};
 use crate::engine::ids::{EndpointId, PortId};
 use crate::engine::listener::Listener;
 use crate::engine::port::{BLOCKED, Outlet, Port, Sink};
+use crate::engine::source_queue::Sources;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{Monitor, NetOptions};
 use inhaul_session::session::control_stream::StreamError;
 use inhaul_session::session::frame::Frame;
-use inhaul_session::system::process;
 
 /// Datagrams that an endpoint may have under way to the network at once: six messages of segmentation offload at an
 /// MTU of 1500, about a third of a millisecond at 10 Gbit/s.
@@ -263,33 +262,6 @@ impl<O: Outside> Engine<O> {
         // What was still to be said to the former one is nothing to this one.
         self.commands.retain(|(to, _)| *to != id);
         self.endpoints[id.0] = DrivenEndpoint::new(role, endpoint);
-    }
-
-    /// A number that no flow and no port has.
-    fn next_number(&mut self) -> u32 {
-        let id = self.next_id;
-        self.next_id += 1;
-        id
-    }
-
-    /// A new flow's name.
-    pub fn new_flow(&mut self) -> FlowId {
-        FlowId(self.next_number())
-    }
-
-    /// Whether no flow has this connection id.
-    pub(crate) fn is_free(&self, id: ConnectionId) -> bool {
-        id != ConnectionId::PORT && id != ConnectionId::NONE && self.connections.flow(id).is_none()
-    }
-
-    /// A connection id that no flow has.
-    pub fn new_connection(&self) -> Result<ConnectionId, MoveError> {
-        loop {
-            let id = ConnectionId(process::random_u32()?);
-            if self.is_free(id) {
-                return Ok(id);
-            }
-        }
     }
 
     pub fn now(&self) -> Time {

@@ -14,11 +14,13 @@ pub mod net;
 pub mod port;
 pub mod probe;
 pub mod seldom;
+mod source_queue;
 pub mod tunnel;
 mod waiting;
 
 pub use inhaul_udp::BodySource;
 
-pub use self::event_loop::{Application, Deliveries, EndCause, Engine, PIECE_BYTES_MAX, PollResult, SourceLink};
+pub use self::event_loop::{Application, EndCause, Engine, PollResult};
 pub use self::ids::{EndpointId, PortId};
 pub use self::port::{Backlog, Sink};
+pub use self::source_queue::{Deliveries, PIECE_BYTES_MAX, SourceLink};

@@ -1,4 +1,4 @@
-//! Texts of a line: as long as they may be. Peers choose some of them, and everybody pays for the room.
+//! Texts of a line, cut to their maximum length. Peers choose some of them, and all clients share the room.
 
 use serde::Serializer;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::date::UnixTime;
 
-/// Most bytes of lines about one client in a day; and about all who come without a right of their own. The files have
+/// Most bytes of lines about one client in a day; and about all clients without a right of their own. The files have
 /// four times as much.
 pub(super) const DAY_BYTES_MAX: u64 = 32 << 20;
 /// That time.

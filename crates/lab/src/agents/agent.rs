@@ -272,7 +272,7 @@ fn receive(job: &ReceiveJob) -> ReceiveReport {
 fn receive_transport(job: &ReceiveJob, of: &TransportJob) -> Result<StagedReport, MoveError> {
     let flows = of.flows.iter().map(|flow| StagedFlow {
         server: Server {
-            // Keys that make no sense are none, and a server without one is not believed.
+            // Malformed keys count as missing, and a server without a key is not trusted.
             ticket: flow.key.as_deref().and_then(|key| key.parse::<Ticket>().ok()).unwrap_or_default().into(),
             ..Server::new(flow.server.to_string(), TRANSPORT_PORT)
         },

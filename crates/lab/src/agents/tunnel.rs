@@ -1,4 +1,4 @@
-//! The way between the laboratory and an agent of a real network: TLS, with what two pipes carry inside of it.
+//! The connection between the laboratory and an agent of a real network: TLS around the data of two pipes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};

@@ -5,7 +5,7 @@ use inhaul_protocols::{tcp, udt};
 use inhaul_transport::Protocol;
 
 use super::kind::{Discipline, Kind, Place};
-use super::network::{Network, Own, PACKET_BITS, Rival, Turn, Udp, Web};
+use super::network::{Change, Network, Own, PACKET_BITS, Rival, Udp, Web};
 use crate::draws::{log_uniform, pick};
 use crate::joins::{INTERVAL_RTTS, INTERVAL_S_MIN, window_packets};
 
@@ -220,14 +220,14 @@ impl Network {
         let [from_s, to_s] = self.measure_s;
         for k in 0..count {
             let at_s = from_s + (to_s - from_s) * (k as f64 + 0.3 * random.unit()) / count as f64;
-            self.course.push(Turn::Rate(at_s, self.part_of_rate(log_uniform(random, 0.2, 1.0))));
+            self.course.push(Change::Rate(at_s, self.part_of_rate(log_uniform(random, 0.2, 1.0))));
         }
     }
 
     /// Another rate each 200 ms.
     fn walk(&mut self, random: &mut RandomStream) {
         for k in 1..(self.end_s / 0.2) as u64 {
-            self.course.push(Turn::Rate(k as f64 * 0.2, self.part_of_rate(0.2 + 0.8 * random.unit())));
+            self.course.push(Change::Rate(k as f64 * 0.2, self.part_of_rate(0.2 + 0.8 * random.unit())));
         }
     }
 
@@ -243,7 +243,7 @@ impl Network {
         for k in 0..count {
             let at_s = from_s + each_s * (k as f64 + 0.3 * random.unit());
             let gone_s = log_uniform(random, 0.1, 5.0).min(each_s / 3.0);
-            self.course.extend([Turn::Up(at_s, false), Turn::Up(at_s + gone_s, true)]);
+            self.course.extend([Change::Up(at_s, false), Change::Up(at_s + gone_s, true)]);
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::stars::Knowledge;
 
-/// Who else is in a network, and what changes there.
+/// The kinds of rivals and changes in a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

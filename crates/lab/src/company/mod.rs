@@ -1,5 +1,5 @@
-//! Shared networks: a seed draws a network and who else is in it; protocols are judged by what CUBIC in their place has
-//! and leaves (experiments/beyond/company/README.md).
+//! Shared networks: a seed draws a network and its rivals; protocols are compared with CUBIC in their place, by their
+//! own rates and their rivals' (experiments/beyond/company/README.md).
 
 mod draw;
 mod kind;

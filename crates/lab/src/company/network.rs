@@ -10,7 +10,7 @@ pub(super) const PACKET_BITS: f64 = 1500.0 * 8.0;
 pub struct Network {
     /// The seed: the same number gives the same network.
     pub seed: u64,
-    /// Who else is there.
+    /// The rivals.
     pub kind: Kind,
     /// Where the bottleneck is.
     pub place: Place,
@@ -32,7 +32,7 @@ pub struct Network {
     pub(super) web: Option<Web>,
     pub(super) udp: Option<Udp>,
     /// What happens to the bottleneck.
-    pub(super) course: Vec<Turn>,
+    pub(super) course: Vec<Change>,
     /// The time over which rates are compared.
     pub(super) measure_s: [f64; 2],
     /// When the rivals leave, if they do.
@@ -76,7 +76,7 @@ pub(super) struct Udp {
 
 /// Something that happens to the bottleneck.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Turn {
+pub(super) enum Change {
     /// It has another rate, in bits per second, from a time on.
     Rate(f64, u64),
     /// It is gone, or back.
@@ -132,8 +132,8 @@ impl Network {
             parts.push(format!("{} {}{when}", self.rivals.len(), self.rivals()));
         }
         let turns = [
-            self.course.iter().any(|turn| matches!(turn, Turn::Rate(..))).then_some("rate changes"),
-            self.course.iter().any(|turn| matches!(turn, Turn::Up(..))).then_some("link vanishes"),
+            self.course.iter().any(|change| matches!(change, Change::Rate(..))).then_some("rate changes"),
+            self.course.iter().any(|change| matches!(change, Change::Up(..))).then_some("link vanishes"),
             self.web.as_ref().map(|_| "web"),
             self.udp.as_ref().map(|udp| if udp.spells.is_some() { "UDP on and off" } else { "UDP" }),
         ];

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::kind::{Contestant, Discipline, Place};
-use super::network::{Network, PACKET_BITS, Turn};
+use super::network::{Change, Network, PACKET_BITS};
 
 /// The name of the shared link.
 pub(super) const BOTTLENECK: &str = "bottleneck";
@@ -43,8 +43,8 @@ impl Network {
         self.write_background(&mut text);
         for turn in &self.course {
             let (at_s, what) = match turn {
-                Turn::Rate(at_s, bps) => (*at_s, format!("rate = \"{bps} bit/s\"")),
-                Turn::Up(at_s, up) => (*at_s, format!("up = {up}")),
+                Change::Rate(at_s, bps) => (*at_s, format!("rate = \"{bps} bit/s\"")),
+                Change::Up(at_s, up) => (*at_s, format!("up = {up}")),
             };
             let _ = writeln!(text, "\n[[changes]]\nat = \"{} us\"\nlink = \"{BOTTLENECK}\"\n{what}", micros(at_s));
         }

@@ -15,7 +15,7 @@ use crate::joins::{Event, events};
 pub struct Verdict {
     /// The network's seed.
     pub seed: u64,
-    /// Who else is there.
+    /// The rivals.
     pub kind: Kind,
     /// Where the bottleneck is.
     pub place: Place,

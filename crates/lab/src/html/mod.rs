@@ -63,7 +63,7 @@ pub fn report(kepts: &Kepts, directory: &Path, written: &str) -> Result<Report, 
     Ok(Report { html, counts })
 }
 
-/// A page with what `body` writes.
+/// A page with the content written by `body`.
 fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
     let mut page = Markup::default();
     page.own("<!DOCTYPE html>\n");

@@ -84,7 +84,7 @@ pub struct RowComparison {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// There is none.
+    /// There is no value.
     Same,
     /// The confidence intervals explain it.
     Within,

@@ -5,7 +5,7 @@ use std::{env, fs, thread};
 use inhaul_identity::UnixTime;
 use serde::{Deserialize, Serialize};
 
-/// The machine that a result was made on, by what matters and by no name of its own.
+/// The machine of a result: its relevant properties, without its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's model; `None`: the system does not say.

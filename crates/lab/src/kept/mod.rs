@@ -110,7 +110,7 @@ pub enum KeptError {
     #[error("was kept by a newer inhaul (version {0} of the form; this program reads up to {VERSION}): upgrade inhaul")]
     Newer(u64),
     /// There is a result of the same experiment, backend and control already.
-    #[error("is a second result of what {0} is of; keep them in directories of their own")]
+    #[error("is a second result of the same as {0}; keep them in separate directories")]
     Second(String),
     /// It stands too deep, or after too many others.
     #[error("was not looked at: there are too many files and directories here")]

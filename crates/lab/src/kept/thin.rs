@@ -1,4 +1,4 @@
-//! Keeps the file of a result small: drops data that is not drawn first.
+//! Keeps the file of a result small: first drops data that is not drawn.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What surrounds the data: title, legend, grid, axes.
+//! The frame around the data: title, legend, grid, axes.
 
 use super::Axis;
 use super::colour::Colour;

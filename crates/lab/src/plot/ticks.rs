@@ -64,7 +64,7 @@ fn linear(fixed: Option<(f64, f64)>, data: Option<(f64, f64)>, ends: Ends, about
         if ends == Ends::FromZero || (ends == Ends::Nice && !far_from_zero) {
             (low, high) = (low.min(0.0), high.max(0.0));
         }
-        // Values that are all alike, but for rounding, stand in the middle.
+        // Values that are all equal, except for rounding, stand in the middle.
         if high - low <= 1e-9 * low.abs().max(high.abs()) {
             let around = if low == 0.0 { 1.0 } else { low.abs() / 2.0 };
             (low, high) = if ends == Ends::Tight || low != 0.0 { (low - around, high + around) } else { (0.0, 1.0) };

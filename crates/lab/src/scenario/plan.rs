@@ -4,7 +4,7 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_sim::{LinkId, NodeId, Pattern, Topology, UdpTraffic};
 use inhaul_transport::{FlowLimits, Policy, Protocol};
 
-/// One cell of a scenario, ready to run but for its seed.
+/// One cell of a scenario, ready to run with a seed.
 #[derive(Clone)]
 pub struct Plan {
     /// The network.
@@ -29,7 +29,7 @@ pub struct Plan {
     pub measure: (Time, Time),
     /// Whether datagrams of our own protocols are sealed.
     pub sealed: bool,
-    /// Whether receivers hear of what their host's own TCP takes.
+    /// Whether receivers are told the rates of their host's own TCP.
     pub host_tcp: bool,
 }
 

@@ -84,7 +84,7 @@ fn parse_refuses_with_line_column_and_what_was_expected() {
         (
             "start = \"500 ms\"",
             "[[changes]]\nat = \"1 s\"\nflow = \"f2\"\nup = false",
-            "s.toml:24:6: a change of a flow says",
+            "s.toml:24:6: a change of a flow has only",
         ),
     ] {
         let found = refused_with(from, to);

@@ -179,7 +179,7 @@ impl Drawn {
         let mut text = String::new();
         let jitter = if star.kind == Kind::Jitter { ", jitter = \"4 ms\"" } else { "" };
         let loss = if star.loss > 0.0 { format!(", loss = \"{:.4} %\"", star.loss * 100.0) } else { String::new() };
-        // A queue that does not hold a few of the largest packets is none.
+        // A queue must hold at least a few of the largest packets.
         let queue = |bps: u64, mtu: u16| {
             let least_ms = QUEUE_PACKETS_MIN * f64::from(mtu) * 8e3 / bps as f64;
             format!("queue = \"{} us\"", (self.queue_ms.max(least_ms) * 1e3) as u64)

@@ -1,10 +1,10 @@
-//! How long a burst a path has borne: what lets both hosts rest longer between two of them, where nothing is lost by
-//! it.
+//! The longest burst that a path has carried: longer bursts let both hosts rest longer between two of them, if they
+//! cause no loss.
 //!
 //! A wake-up costs a host as much as sending some ten packets, so bursts should be long; but a burst that comes in
 //! faster than the rate of the path's narrowest link waits in a queue, and packets beyond the queue's size are lost.
-//! The queue's size is unknown. So bursts grow a little each time that many RTT in a row brought no loss, and are short
-//! again, for long, when one did.
+//! The queue's size is unknown. So bursts grow a little after each series of RTTs without loss, and become short again
+//! for a long time after a loss.
 
 /// Bursts grow after this many RTTs at one rate and without loss, and again after as many more.
 const QUIET_RTTS: u32 = 16;
@@ -79,7 +79,8 @@ impl BurstBound {
         self.changed |= self.quiet == QUIET_RTTS;
     }
 
-    /// Most bytes that may leave back to back: `least` in any case, and as much as was borne up to `most`.
+    /// Most bytes that may leave back to back: at least `least`, and at most `most`, by the bursts that the path has
+    /// carried.
     pub fn bytes(&self, least: u64, most: u64) -> u64 {
         if self.quiet < QUIET_RTTS { least } else { self.bytes.min(most).max(least) }
     }

@@ -6,7 +6,7 @@ use inhaul_base::Span;
 const MARKS_QUEUE: Span = Span::from_millis(2);
 /// More than this part of the packets that meet no queue is marked by no queue ...
 const MARKS_FREE_PART: f64 = 0.01;
-/// ... once no packet has met one for so many RTTs and packets: RED marks by a mean of the queue, which outlasts it.
+/// ... this many RTTs and packets after the last packet with a queue: RED marks by a mean of the queue, which lags behind it.
 const MARKS_FREE_RTTS: u32 = 8;
 const MARKS_FREE_PACKETS: u64 = 2_000;
 /// Marks are judged over at least this many packets, and whole RTTs.
@@ -22,11 +22,11 @@ const MARKS_TIMES: u32 = 3;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
     all: Tally,
-    /// Those that came long after a queue.
+    /// Packets that came long after a queue.
     free: Tally,
     /// RTTs and packets since the last packet that met a queue.
     since_queue: (u32, u64),
-    /// In how many periods in a row too many of all were marked, and of those that met no queue.
+    /// Periods in a row with too many marks: of all packets, and of packets that met no queue.
     times: u32,
     free_times: u32,
     distrusted: bool,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_marks_whatever_comes_is_distrusted_soon() {
+    fn a_path_that_marks_every_packet_is_distrusted_soon() {
         assert_eq!(counted(&mut Marks::default(), QUEUE, &[40, 40, 40, 40, 1]), [40, 40, 40, 0, 0]);
         assert_eq!(counted(&mut Marks::default(), QUEUE, &[39, 39, 39, 39]), [39, 39, 39, 0]);
     }

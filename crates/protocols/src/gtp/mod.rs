@@ -1,9 +1,9 @@
 //! GTP, the Group Transport Protocol (gtp-2004): one receiver asks many senders for data and tells each its rate.
 //!
-//! PROTOCOL.md in this folder specifies it. The rooms have the paper's names: at the receiver a [`SingleFlowMonitor`]
+//! PROTOCOL.md in this folder specifies it. The modules have the paper's names: at the receiver a [`SingleFlowMonitor`]
 //! and a [`SingleFlowController`] for each flow, a [`CapacityEstimator`] and a max-min fair scheduler across flows; a
-//! simple sender. What rates may be is found by one of two laws: `paper` takes capacities as known, `discover`, which is
-//! ours, finds them.
+//! simple sender. What rates may be is found by one of two laws: `paper` takes capacities as known, `discover`, which
+//! is ours, finds them.
 
 mod burst;
 mod discover;

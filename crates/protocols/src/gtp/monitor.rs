@@ -273,11 +273,6 @@ impl SingleFlowMonitor {
         self.follow_train(now, run, all_wire_bytes);
     }
 
-    /// Bytes came that are not in packets of ours: they are counted, and nothing is measured of a path.
-    pub fn on_delivery(&mut self, bytes: u64) {
-        self.wire_bytes += bytes;
-    }
-
     /// Packets that were sent in rate epoch `epoch` were found lost.
     pub fn on_loss(&mut self, packets: u64, epoch: u16) {
         self.lost_packets += packets;
@@ -322,7 +317,7 @@ impl SingleFlowMonitor {
         (rtt / REORDER_RTT_PART).max(self.reordering).min(rtt).max(REORDER_MIN)
     }
 
-    /// A queue of this length, seen since the last interval, is none: it becomes part of the base.
+    /// A queue of this length, seen since the last interval, no longer counts: it becomes part of the base.
     pub fn take_delay_as_base(&mut self, queue: Span) {
         let base = self.base_delay.get().unwrap_or(0);
         self.base_delay = WindowedMin::new(BASE_DELAY_WINDOW);
@@ -560,14 +555,12 @@ mod tests {
         feed(&mut m, 100_000, 990, 120, 10_000, 0);
         for k in 990..1_000 {
             let now = 100_000 + k * 120;
-            // Behind a queue of 5 ms.
-            m.on_data(at(now), Run { congested: true, ..run(now - 15_000, 0) }, 0);
+            m.on_data(at(now), Run { congested: true, ..run(now - 15_000, 0) }, 0); // behind a queue of 5 ms
         }
         assert_eq!(m.recent_loss(), Loss { ratio: 0.01, packets: 1_000 });
         assert_eq!(m.take_rtt_loss(at(220_000)), Some(Loss { ratio: 0.01, packets: 1_000 }));
         let interval = m.take_interval(at(220_000)).unwrap();
-        assert_eq!((interval.loss, interval.marked), (0.01, 0.01));
-        assert_eq!((interval.received, interval.total()), (Bitrate::from_mbps(100), Bitrate::from_mbps(100)));
+        assert_eq!((interval.loss, interval.marked, interval.received), (0.01, 0.01, Bitrate::from_mbps(100)));
         assert_eq!((m.lost_packets, m.came_and_lost()), (0, (990, 10)));
     }
 

@@ -20,14 +20,14 @@ use flow::{BURST_SPAN_MAX, LATENESS_KEPT, SendFlow, Shared};
 const PACKET_MAX: u64 = 65_535;
 /// A change of a receiver's share of R_send by less than this part is not worth a message.
 const LIMIT_CHANGE: f64 = 0.01;
-/// R_send is divided anew at most so often for each flow there is: a division looks at all of them, and all of them
-/// call for it.
+/// Least time between divisions of R_send, for each flow: a division examines all flows, and each flow causes
+/// divisions.
 const SHARE_GAP: Span = Span::from_micros(20);
 
 /// All flows of a host that sends.
 pub(super) type GtpSender = Sender<Gtp>;
 
-/// What GTP adds to a sender: R_send, and who has how much of it.
+/// GTP's part of a sender: R_send, and its shares.
 pub(super) struct Gtp {
     /// R_send: the given limit, or the measured capacity if that is less.
     send_limit: Option<Bitrate>,
@@ -100,14 +100,14 @@ impl Gtp {
     }
 
     /// Flow `id` has been told its first rate: whether others of another receiver are there.
-    fn has_company(id: FlowId, core: &Core<SendFlow>) -> bool {
+    fn has_other_receivers(id: FlowId, core: &Core<SendFlow>) -> bool {
         let receiver = |flow: &SendFlow| flow.core.peer().map(|peer| peer.ip());
         let own: Option<IpAddr> = core.flows.get(&id).and_then(receiver);
         own.is_some() && core.flows.values().filter_map(receiver).any(|other| Some(other) != own)
     }
 
-    /// Gives a flow the rate that it asks for: without R_send at once, with it as much as the others leave, until it
-    /// is divided.
+    /// Grants a flow its requested rate: without R_send at once; with R_send, as much as the others leave, until the
+    /// next division.
     fn grant(&mut self, now: Time, id: FlowId, core: &mut Core<SendFlow>) {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let others = self.granted_bps - u128::from(flow.pacer.rate().bps());
@@ -160,7 +160,7 @@ impl Gtp {
         core.reschedule_all();
     }
 
-    /// Divides what clients may have among their flows. In the order of the flows.
+    /// Divides clients' limits among their flows. In the order of the flows.
     fn divide_clients(&self, core: &Core<SendFlow>) -> Vec<Part> {
         let part = |flow: &SendFlow| Part { share: flow.requested_rate, most: None };
         let mut parts: Vec<_> = core.flows.values().map(part).collect();
@@ -270,7 +270,7 @@ impl Sending for Gtp {
                 if let Some(flow) = flow {
                     flow.on_rate(now, epoch, rate.min(RATE_MAX), burst);
                 }
-                if is_first && self.found.due().is_none() && Self::has_company(id, core) {
+                if is_first && self.found.due().is_none() && Self::has_other_receivers(id, core) {
                     self.found.begin(now);
                 }
                 self.grant(now, id, core);

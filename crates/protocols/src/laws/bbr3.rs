@@ -346,7 +346,7 @@ impl Bbr3 {
         self.growth = ((self.window / more).max(1.0), self.growth.1, self.growth.2 + 1);
     }
 
-    /// Whether the window, not the pace, was what held packets back.
+    /// Whether the window, not the pace, held packets back.
     fn is_window_full(&self, ack: &AckSample) -> bool {
         (ack.in_flight + ack.delivered_packets) as f64 + 1.0 > self.window
     }
@@ -411,7 +411,7 @@ impl Bbr3 {
             State::Up => {
                 let bounded = self.is_window_full(ack) && self.window >= self.long_term;
                 if bounded && !self.probe_went_too_far {
-                    // The bound, not the path, is what bandwidth cannot grow beyond.
+                    // The bound, not the path, limits the growth of bandwidth.
                     self.plateau = Plateau { bandwidth: rate.packets_per_second, ..Plateau::default() };
                 } else if bounded || self.plateau.reached {
                     self.begin_down(ack.now, rate.delivered);

@@ -1,5 +1,5 @@
-//! How long RBUDP takes, by He, Leigh, Yu and DeFanti ("Reliable Blast UDP: Predictable High Performance Bulk Data
-//! Transfer", Cluster 2002).
+//! The duration of an RBUDP transfer, by He, Leigh, Yu and DeFanti ("Reliable Blast UDP: Predictable High Performance
+//! Bulk Data Transfer", Cluster 2002).
 
 use inhaul_base::{Bitrate, Probability, Span};
 

@@ -1,7 +1,7 @@
 //! The receiver: requests a round, keeps the tally of arrivals, and answers each Done with the missing blocks.
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
-use inhaul_transport::kit::division::{Changed, Division, Share, Shared, Told};
+use inhaul_transport::kit::division::{Changed, Division, Share, Shared, ToldRate};
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence};
 use inhaul_transport::kit::wire::{Message, RANGES_MAX, Reader};
@@ -57,7 +57,7 @@ impl Rbudp {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let wanted = core.objects.get(&flow.core.join.object).is_some_and(Object::has_wanted);
         let running = flow.core.path.is_open() && (wanted || flow.tally.pending_bytes() > 0);
-        if let Some(Told(rate)) = self.division.look_at(flow, running) {
+        if let Some(ToldRate(rate)) = self.division.look_at(flow, running) {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
     }
@@ -65,14 +65,14 @@ impl Rbudp {
 
 fn tell(core: &mut Core<Flow>, changed: Changed) {
     for (id, told) in changed {
-        if let Some(Told(rate)) = told {
+        if let Some(ToldRate(rate)) = told {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
         core.touch(id);
     }
 }
 
-/// Answers Done if all that was sent before it has come or is lost.
+/// Answers Done if all data sent before it has come or is lost.
 fn answer(now: Time, id: FlowId, core: &mut Core<Flow>) {
     let Some(flow) = core.flows.get_mut(&id) else { return };
     let Some(done) = flow.done.filter(|done| flow.has_settled(now, *done)) else { return };
@@ -197,7 +197,7 @@ impl Flow {
         self.rate.into_iter().chain(said).min().unwrap_or(self.meter.rate())
     }
 
-    /// Bytes of the next round: all that is wanted, or with mirrors this flow's part of it.
+    /// Bytes of the next round: all wanted bytes, or with mirrors this flow's part of them.
     fn round_bytes(&self, object: &Object) -> u64 {
         let most = ROUND_BLOCKS_MAX * u64::from(self.core.block);
         let mirrors = object.flows.len().max(1) as u64;
@@ -426,7 +426,7 @@ impl Reception for Rbudp {
         Some((flow.requests, ranges))
     }
 
-    /// Blocks as they were cut do not pass any more: the round is asked for anew in smaller ones.
+    /// Blocks of the old size no longer pass the path: the round is requested anew in smaller ones.
     fn on_narrower(&mut self, _now: Time, id: FlowId, core: &mut Core<Flow>) {
         if let Some(flow) = core.flows.get(&id) {
             let through = flow.requests;

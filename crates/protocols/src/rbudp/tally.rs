@@ -1,4 +1,4 @@
-//! The tally of a round: which of the blocks that were asked for have come, one bit each.
+//! The tally of a round: whether each requested block has come, one bit each.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! RBUDP on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]). PROTOCOL.md section 3 gives
-//! the layouts.
+//! RBUDP's own messages, beside the common ones ([`inhaul_transport::kit::wire`]). PROTOCOL.md section 3 gives the
+//! layouts.
 
 use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_transport::kit::receiver;
@@ -133,7 +133,7 @@ pub enum OwnMessage {
         /// The rate, of whole IP packets.
         rate: Option<Bitrate>,
     },
-    /// Sender to receiver: all that was requested has left. Ends a round.
+    /// Sender to receiver: all requested blocks have left. Ends a round.
     Done {
         /// The last request that was answered.
         through: u32,

@@ -1,11 +1,11 @@
 //! The receiver: requests ahead, and reports arrivals (ACK), missing blocks (ERR), and the number of both (SYN).
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
-use inhaul_transport::kit::division::{Changed, Division, Share, Shared, Told};
+use inhaul_transport::kit::division::{Changed, Division, Share, Shared, ToldRate};
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence};
 use inhaul_transport::kit::wire::RANGES_MAX;
-use inhaul_transport::kit::{Asked, LossList, Meter, Object};
+use inhaul_transport::kit::{LossList, Meter, Object, Outstanding};
 use inhaul_transport::{EndpointConfig, Expected, FlowId, FlowStats, Place};
 
 use super::laws::LawName;
@@ -46,8 +46,8 @@ impl Sabul {
     fn look_at_share(&mut self, id: FlowId, core: &mut Core<Flow>) {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let wanted = core.objects.get(&flow.core.join.object).is_some_and(Object::has_wanted);
-        let running = flow.core.path.is_open() && (wanted || flow.asked.pending_bytes() > 0);
-        if let Some(Told(rate)) = self.division.look_at(flow, running) {
+        let running = flow.core.path.is_open() && (wanted || flow.outstanding.pending_bytes() > 0);
+        if let Some(ToldRate(rate)) = self.division.look_at(flow, running) {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
     }
@@ -55,7 +55,7 @@ impl Sabul {
 
 fn tell(core: &mut Core<Flow>, changed: Changed) {
     for (id, told) in changed {
-        if let Some(Told(rate)) = told {
+        if let Some(ToldRate(rate)) = told {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
         core.touch(id);
@@ -74,7 +74,7 @@ fn report(now: Time, id: FlowId, core: &mut Core<Flow>) {
 /// A flow's state at the receiver.
 pub(super) struct Flow {
     core: FlowCore,
-    asked: Asked,
+    outstanding: Outstanding,
     share: Share,
     period: Span,
     /// Behind the highest number that has come.
@@ -214,19 +214,19 @@ impl ReceiverFlow for Flow {
     }
 
     fn pending_bytes(&self) -> u64 {
-        self.asked.pending_bytes()
+        self.outstanding.pending_bytes()
     }
 
     fn last_request(&self) -> u32 {
-        self.asked.last_id()
+        self.outstanding.last_id()
     }
 
     fn abandon(&mut self) -> Vec<ByteRange> {
-        self.asked.abandon().iter().collect()
+        self.outstanding.abandon().iter().collect()
     }
 
     fn is_idle(&self) -> bool {
-        self.core.path.is_open() && self.asked.pending_bytes() == 0
+        self.core.path.is_open() && self.outstanding.pending_bytes() == 0
     }
 
     fn time_for(&self, bytes: u64) -> Span {
@@ -242,11 +242,11 @@ impl ReceiverFlow for Flow {
         let silent = self.core.silence();
         let since = self.last_data;
         let mute = Silence { until: since + MUTE_MAX, since, no_path: true };
-        if self.asked.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
+        if self.outstanding.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
     }
 
     fn expected(&self) -> Option<Expected> {
-        let (range, body) = self.asked.expected()?;
+        let (range, body) = self.outstanding.expected()?;
         Some(Expected { head_len: HEADER_LEN, body_len: body as usize, range })
     }
 
@@ -258,13 +258,13 @@ impl ReceiverFlow for Flow {
             received_rate: self.meter.rate(),
             target_rate: self.share.target(),
             requested_rate: self.share.said(),
-            outstanding_bytes: self.asked.pending_bytes(),
+            outstanding_bytes: self.outstanding.pending_bytes(),
             ..self.core.stats()
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.asked.memory_bytes() + self.losses.ranges() * 48 + self.gaps.capacity() * size_of::<(u64, u32)>()
+        self.outstanding.memory_bytes() + self.losses.ranges() * 48 + self.gaps.capacity() * size_of::<(u64, u32)>()
     }
 }
 
@@ -283,7 +283,7 @@ impl Reception for Sabul {
     fn new_flow(&mut self, now: Time, core: FlowCore) -> Flow {
         Flow {
             core,
-            asked: Asked::default(),
+            outstanding: Outstanding::default(),
             share: Share::default(),
             period: self.law.period(),
             next: 0,
@@ -323,7 +323,7 @@ impl Reception for Sabul {
         let mut rest = run.range();
         while !rest.is_empty() {
             let Some(flow) = core.flows.get_mut(&id) else { return };
-            let Some(asked) = flow.asked.arrive(rest) else {
+            let Some(asked) = flow.outstanding.arrive(rest) else {
                 rest = ByteRange::new(rest.start.saturating_add(run.body_len).min(rest.end), rest.end);
                 flow.core.duplicate_bytes += run.body_len;
                 continue;
@@ -333,14 +333,14 @@ impl Reception for Sabul {
         }
         if let Some(flow) = core.flows.get_mut(&id) {
             let full_size = run.body_bytes >= run.packets * u64::from(flow.core.block);
-            let pending = flow.asked.pending_bytes() > 0;
+            let pending = flow.outstanding.pending_bytes() > 0;
             flow.core.path.on_data(now, full_size, pending);
         }
         core.touch(id);
     }
 
     fn on_flow_timer(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
-        if let Some(flow) = core.flows.get_mut(&id).filter(|flow| flow.asked.pending_bytes() > 0) {
+        if let Some(flow) = core.flows.get_mut(&id).filter(|flow| flow.outstanding.pending_bytes() > 0) {
             flow.meter.refresh(now);
         }
     }
@@ -351,9 +351,9 @@ impl Reception for Sabul {
     }
 
     fn ask(&mut self, now: Time, flow: &mut Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
-        let (lead, pending) = (flow.lead(), flow.asked.pending_bytes());
+        let (lead, pending) = (flow.lead(), flow.outstanding.pending_bytes());
         let has_room = flow.share.is_granted() && pending + lead / LEAD_STEP <= lead;
-        if !has_room || !flow.asked.has_room(RANGES_MAX) {
+        if !has_room || !flow.outstanding.has_room(RANGES_MAX) {
             return None;
         }
         let block = u64::from(flow.core.block);
@@ -366,10 +366,10 @@ impl Reception for Sabul {
             flow.meter.rest(now);
             flow.core.path.expect_data(now);
         }
-        Some((flow.asked.ask(block, &ranges), ranges))
+        Some((flow.outstanding.ask(block, &ranges), ranges))
     }
 
-    /// Blocks are never cut anew: the stream goes on behind all that were sent.
+    /// Blocks are never cut anew: the stream continues behind all sent ones.
     fn on_narrower(&mut self, _now: Time, id: FlowId, core: &mut Core<Flow>) {
         if let Some(flow) = core.flows.get_mut(&id) {
             let from = flow.restart();

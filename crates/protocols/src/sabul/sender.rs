@@ -12,7 +12,7 @@ use inhaul_transport::{FlowError, FlowId, FlowStats, TxBatch};
 use super::laws::RateLaw;
 use super::wire::{DataHeader, HEADER_LEN, OwnMessage, VERSION, WINDOW_PACKETS, setup_law};
 
-/// SABUL's EXP: if nothing was sent or heard for so long, all that is not acknowledged is lost.
+/// SABUL's EXP: after this time without sending and receiving, all unacknowledged blocks are lost.
 const EXPIRY: Span = Span::from_secs(1);
 
 /// The packets that the laws' intervals are meant for: others leave at the same rate.

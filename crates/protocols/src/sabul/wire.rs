@@ -1,5 +1,5 @@
-//! SABUL on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]). PROTOCOL.md section 3 gives
-//! the layouts.
+//! SABUL's own messages, beside the common ones ([`inhaul_transport::kit::wire`]). PROTOCOL.md section 3 gives the
+//! layouts.
 
 use inhaul_base::Bitrate;
 use inhaul_transport::kit::receiver;

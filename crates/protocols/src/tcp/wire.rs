@@ -1,5 +1,5 @@
-//! TCP over datagrams on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): segments,
-//! acknowledgements, control messages of its own. PROTOCOL.md sections 3 and 4 give the layouts.
+//! The TCP family's own messages, beside the common ones ([`inhaul_transport::kit::wire`]): segments, acknowledgements,
+//! control messages of its own. PROTOCOL.md sections 3 and 4 give the layouts.
 
 use inhaul_base::{Bitrate, Sequence, Time};
 use inhaul_transport::ENVELOPE_LEN;
@@ -10,7 +10,7 @@ use crate::laws::LawName;
 
 /// Version of the protocol: stands in both set-up messages.
 pub const VERSION: u8 = 4;
-/// Length of every datagram's header behind the envelope but for the blocks of an Ack, in bytes. With IPv4, UDP and
+/// Length of every datagram's header behind the envelope, without the blocks of an Ack, in bytes. With IPv4, UDP and
 /// envelope that is 52, as long as the headers of a TCP segment with timestamps.
 pub const HEADER_LEN: usize = 16;
 /// Largest object, in bytes: the header of a segment has 56 bits for its place.

@@ -1,9 +1,9 @@
-//! Which congestion control a flow has: the receiver names it.
+//! The name of a flow's congestion control, which the receiver chooses.
 
 use super::core::{Control, Native, Reporting, Variant};
 use crate::laws::{LawConfig, LawName};
 
-/// The laws that need no more than what UDT knows. BBR needs to know of each packet's delivery.
+/// The laws that need only UDT's measurements. BBR needs each packet's delivery.
 pub(super) const LAWS: [(&str, LawName); 6] = [
     ("reno", LawName::Reno),
     ("highspeed", LawName::HighSpeed),

@@ -1,4 +1,4 @@
-//! UDT: a rate that is looked at each 10 ms, selective negative acknowledgements, few positive ones (udt-2004,
+//! UDT: a rate that is adapted each 10 ms, selective negative acknowledgements, few positive ones (udt-2004,
 //! draft-gg-udt-03).
 //!
 //! PROTOCOL.md in this folder specifies it. [`core`] is UDT itself; the rest carries it in inhaul's datagrams and has

@@ -1,11 +1,11 @@
 //! The receiver: requests ranges from senders, reports arrivals and losses, and says where bytes belong.
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
-use inhaul_transport::kit::division::{Changed, Division, Share, Shared, Told};
+use inhaul_transport::kit::division::{Changed, Division, Share, Shared, ToldRate};
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence};
 use inhaul_transport::kit::wire::RANGES_MAX;
-use inhaul_transport::kit::{Asked, Object, compress};
+use inhaul_transport::kit::{Object, Outstanding, compress};
 use inhaul_transport::{EndpointConfig, Expected, FlowId, FlowStats, Place};
 
 use super::core::{Ack, Arrival, Feedback, ReceiveSide, low_bits, nearest};
@@ -44,7 +44,7 @@ impl Udt {
 /// A flow's state at the receiver.
 pub(super) struct Flow {
     core: FlowCore,
-    asked: Asked,
+    outstanding: Outstanding,
     /// The flow's share.
     share: Share,
     side: ReceiveSide,
@@ -80,7 +80,7 @@ impl Flow {
         self.core.last_heard = now;
         self.last_data = now;
         let full_size = run.body_bytes >= run.packets * u64::from(self.core.block);
-        self.core.path.on_data(now, full_size, self.asked.pending_bytes() > 0);
+        self.core.path.on_data(now, full_size, self.outstanding.pending_bytes() > 0);
         self.window_log = run.head.window_log;
         self.meter(now);
         self.received_packets += run.packets;
@@ -92,7 +92,7 @@ impl Flow {
 /// Tells senders their rates; flows that may take something now are asked for it.
 fn tell(core: &mut Core<Flow>, changed: Changed) {
     for (id, told) in changed {
-        if let Some(Told(rate)) = told {
+        if let Some(ToldRate(rate)) = told {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
         core.touch(id);
@@ -127,7 +127,7 @@ impl Reception for Udt {
     fn new_flow(&mut self, now: Time, core: FlowCore) -> Flow {
         Flow {
             core,
-            asked: Asked::default(),
+            outstanding: Outstanding::default(),
             share: Share::default(),
             side: ReceiveSide::new(self.options.window_max, self.options.control().reporting()),
             window_log: 0,
@@ -168,7 +168,7 @@ impl Reception for Udt {
             Arrival::New => {
                 while !rest.is_empty() {
                     let Some(flow) = core.flows.get_mut(&id) else { return };
-                    let Some(asked) = flow.asked.arrive(rest) else {
+                    let Some(asked) = flow.outstanding.arrive(rest) else {
                         rest = ByteRange::new(rest.start.saturating_add(run.body_len).min(rest.end), rest.end);
                         flow.core.duplicate_bytes += run.body_len;
                         continue;
@@ -202,15 +202,15 @@ impl Reception for Udt {
         }
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let wanted = core.objects.get(&flow.core.join.object).is_some_and(Object::has_wanted);
-        let running = flow.core.path.is_open() && (wanted || flow.asked.pending_bytes() > 0);
-        if let Some(Told(rate)) = self.division.look_at(flow, running) {
+        let running = flow.core.path.is_open() && (wanted || flow.outstanding.pending_bytes() > 0);
+        if let Some(ToldRate(rate)) = self.division.look_at(flow, running) {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
     }
 
     fn ask(&mut self, now: Time, flow: &mut Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
-        let (lead, pending) = (flow.lead(), flow.asked.pending_bytes());
-        if !flow.share.is_granted() || pending + lead / LEAD_STEP > lead || !flow.asked.has_room(RANGES_MAX) {
+        let (lead, pending) = (flow.lead(), flow.outstanding.pending_bytes());
+        if !flow.share.is_granted() || pending + lead / LEAD_STEP > lead || !flow.outstanding.has_room(RANGES_MAX) {
             return None;
         }
         let block = u64::from(flow.core.block);
@@ -221,10 +221,10 @@ impl Reception for Udt {
         if pending == 0 {
             flow.last_data = now;
         }
-        Some((flow.asked.ask(block, &ranges), ranges))
+        Some((flow.outstanding.ask(block, &ranges), ranges))
     }
 
-    /// Packets are never cut anew: the flow goes on behind all that were sent.
+    /// Packets are never cut anew: the flow continues behind all sent ones.
     fn on_narrower(&mut self, _now: Time, id: FlowId, core: &mut Core<Flow>) {
         if let Some(flow) = core.flows.get_mut(&id) {
             let from = low_bits(flow.side.restart());
@@ -281,19 +281,19 @@ impl ReceiverFlow for Flow {
     }
 
     fn pending_bytes(&self) -> u64 {
-        self.asked.pending_bytes()
+        self.outstanding.pending_bytes()
     }
 
     fn last_request(&self) -> u32 {
-        self.asked.last_id()
+        self.outstanding.last_id()
     }
 
     fn abandon(&mut self) -> Vec<ByteRange> {
-        self.asked.abandon().iter().collect()
+        self.outstanding.abandon().iter().collect()
     }
 
     fn is_idle(&self) -> bool {
-        self.core.path.is_open() && self.asked.pending_bytes() == 0
+        self.core.path.is_open() && self.outstanding.pending_bytes() == 0
     }
 
     fn time_for(&self, bytes: u64) -> Span {
@@ -309,12 +309,12 @@ impl ReceiverFlow for Flow {
         let silent = self.core.silence();
         let since = self.last_data;
         let mute = Silence { until: since + MUTE_MAX, since, no_path: true };
-        if self.asked.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
+        if self.outstanding.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
     }
 
     fn expected(&self) -> Option<Expected> {
         // Behind a gap the next to come may be the missing one.
-        let (range, body) = self.asked.expected()?;
+        let (range, body) = self.outstanding.expected()?;
         Some(Expected { head_len: HEADER_LEN, body_len: body as usize, range })
     }
 
@@ -326,12 +326,12 @@ impl ReceiverFlow for Flow {
             received_rate: self.rate,
             target_rate: self.share.target(),
             requested_rate: self.share.said(),
-            outstanding_bytes: self.asked.pending_bytes(),
+            outstanding_bytes: self.outstanding.pending_bytes(),
             ..self.core.stats()
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.asked.memory_bytes() + self.side.memory_bytes()
+        self.outstanding.memory_bytes() + self.side.memory_bytes()
     }
 }

@@ -8,7 +8,7 @@ use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::kit::{RateLimit, decompress};
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, FlowStats, TxBatch};
 
-use super::core::{Ack, Next, SendSide, Turn, low_bits, nearest};
+use super::core::{Ack, Next, NextAction, SendSide, low_bits, nearest};
 use super::options::Options;
 use super::wire::{DataHeader, HEADER_LEN, OwnMessage, Small, VERSION, setup_control};
 
@@ -96,8 +96,7 @@ impl SendFlow {
         self.bodies.drain(..self.bodies.len().saturating_sub(unacknowledged as usize));
     }
 
-    /// Packets as they were cut do not pass any more: all that was requested is forgotten, and the flow goes on at
-    /// `from`.
+    /// Packets of the old size no longer pass the path: all requests are forgotten, and the flow continues at `from`.
     fn restart(&mut self, now: Time, from: u32) -> Result<(), FlowError> {
         self.core.queue.cancel(u32::MAX);
         self.wants_turn = true;
@@ -122,12 +121,12 @@ impl SendFlow {
         }
         while out.room() > 0 {
             let next = match side.next(now, !self.core.queue.is_empty()) {
-                Turn::Send(next) => next,
-                Turn::WaitUntil(due) => {
+                NextAction::Send(next) => next,
+                NextAction::WaitUntil(due) => {
                     self.pace_due = Some(due);
                     return;
                 }
-                Turn::Wait => return,
+                NextAction::Wait => return,
             };
             let packet = side.packet_bytes();
             if let Some(due) = self.allowed.delays(now, packet).max(may.delays(now, packet)) {
@@ -148,7 +147,7 @@ impl SendFlow {
                 out.set_alone();
             }
         }
-        // Who runs out of room wants to go on.
+        // A flow that runs out of room stays due.
         self.wants_turn = true;
     }
 }

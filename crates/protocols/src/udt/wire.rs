@@ -1,5 +1,5 @@
-//! UDT in inhaul's datagrams, as far as it is not everybody's ([`inhaul_transport::kit::wire`]). PROTOCOL.md sections 3
-//! and 4 give the layouts.
+//! UDT's own messages in inhaul's datagrams, beside the common ones ([`inhaul_transport::kit::wire`]). PROTOCOL.md
+//! sections 3 and 4 give the layouts.
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::kit::receiver::DataHead;

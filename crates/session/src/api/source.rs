@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use inhaul_base::byte_text::{bytes_of, quoted, text_of};
+use inhaul_base::byte_text::{bytes_of, quoted};
 use inhaul_identity::{Ticket, TicketError};
 
 use super::url;
@@ -126,8 +126,8 @@ impl FromStr for Source {
         let (mut mirrors, mut path) = (Vec::new(), None);
         for part in url::split_urls(text) {
             if url::is_ranges_url(part) {
-                add_mirror(&mut mirrors, url::server_of(part)?)?;
-                path.get_or_insert(url::file_name(part)?);
+                add_mirror(&mut mirrors, ranges_at(part)?)?;
+                path.get_or_insert(file_name(part)?);
                 continue;
             }
             let (servers, of_servers) = servers_of(part)?;
@@ -156,7 +156,7 @@ fn servers_of(text: &str) -> Result<(Vec<Server>, String), SourceError> {
     hosts.split(',').try_for_each(|host| add_mirror(&mut servers, host.parse()?))?;
     hand_out(tickets, &mut servers)?;
     // Slashes are trimmed after decoding: '%2F' is one too.
-    Ok((servers, decode_path(path)?.trim_matches('/').to_owned()))
+    Ok((servers, decoded(path)?.trim_matches('/').to_owned()))
 }
 
 impl FromStr for Destination {
@@ -169,7 +169,7 @@ impl FromStr for Destination {
         }
         let mut server: Server = hosts.parse()?;
         hand_out(tickets, std::slice::from_mut(&mut server))?;
-        Ok(Self { server, path: decode_path(path)?.trim_start_matches('/').to_owned() })
+        Ok(Self { server, path: decoded(path)?.trim_start_matches('/').to_owned() })
     }
 }
 
@@ -223,7 +223,7 @@ fn with_zone(host: &str) -> Option<String> {
     };
     address.parse::<Ipv6Addr>().ok()?;
     let zone = match zone.strip_prefix("25") {
-        Some(encoded) if !zone.bytes().all(|byte| byte.is_ascii_digit()) => decode_path(encoded).ok()?,
+        Some(encoded) if !zone.bytes().all(|byte| byte.is_ascii_digit()) => url::decode_path(encoded).ok()?,
         _ => zone.to_owned(),
     };
     let is_legal = |c: char| c.is_ascii_alphanumeric() || "-._~+=@".contains(c);
@@ -270,26 +270,23 @@ impl FromStr for Server {
     }
 }
 
-/// Resolves `%xx`, as in other URLs. What it stands for may be any byte.
-pub(super) fn decode_path(path: &str) -> Result<String, SourceError> {
-    let wrong = || SourceError::Path(before_ticket(path).to_owned());
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let (digits, after) = rest.split_first_chunk::<2>().ok_or_else(wrong)?;
-        let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
-        if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(wrong());
-        }
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
-        rest = after;
+/// A path of a URL, decoded.
+fn decoded(path: &str) -> Result<String, SourceError> {
+    url::decode_path(path).map_err(|_| SourceError::Path(before_ticket(path).to_owned()))
+}
+
+/// The name of the file that a URL names.
+fn file_name(text: &str) -> Result<String, SourceError> {
+    url::file_name(text).map_err(|_| SourceError::Path(url::without_secrets(text)))
+}
+
+/// The source that is read by ranges at a URL.
+fn ranges_at(text: &str) -> Result<Server, SourceError> {
+    let (host, port) = url::host_of(text).ok_or_else(|| SourceError::Scheme(url::without_secrets(text)))?;
+    if file_name(text)?.is_empty() {
+        return Err(SourceError::NoFile(url::without_secrets(text)));
     }
-    Ok(text_of(&bytes))
+    Ok(Server { url: Some(Arc::from(text)), ..Server::new(host, port) })
 }
 
 impl fmt::Display for Server {

@@ -1,10 +1,6 @@
 //! Sources that are no inhaul servers, by their URLs.
 
-use std::sync::Arc;
-
 use inhaul_base::byte_text::text_of;
-
-use super::source::{Server, SourceError, decode_path};
 
 /// The schemes of sources that are read by ranges, and the ports of their servers.
 const SCHEMES: [(&str, u16); 3] = [("http", 80), ("https", 443), ("file", 0)];
@@ -40,30 +36,49 @@ pub(super) fn split_urls(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The source that a URL names.
-///
-/// # Errors
-/// When the URL has no file's name at its end.
-pub(super) fn server_of(text: &str) -> Result<Server, SourceError> {
-    let (_, port, rest) = scheme_of(text).ok_or_else(|| SourceError::Scheme(without_secrets(text)))?;
+/// A `%` is not followed by two hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a % is not followed by two hexadecimal digits")]
+pub struct BadPath;
+
+/// The host of such a URL, and the port of its scheme; `None` if it is none.
+pub(super) fn host_of(text: &str) -> Option<(&str, u16)> {
+    let (_, port, rest) = scheme_of(text)?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    if file_name(text)?.is_empty() {
-        return Err(SourceError::NoFile(without_secrets(text)));
-    }
-    Ok(Server { url: Some(Arc::from(text)), ..Server::new(host, port) })
+    Some((authority.rsplit('@').next().unwrap_or_default(), port))
 }
 
 /// The name of the file that a URL names, as text of any bytes.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn file_name(url: &str) -> Result<String, SourceError> {
+pub fn file_name(url: &str) -> Result<String, BadPath> {
     let path = url.split_once("://").map_or(url, |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
     let path = path.split_once('/').map_or("", |(_, path)| path);
     let name = path.rsplit('/').next().unwrap_or_default();
     let name = decode_path(name)?;
     Ok(if name.contains('/') { text_of(name.replace('/', "_").as_bytes()) } else { name })
+}
+
+/// Resolves `%xx`, as in other URLs. What it stands for may be any byte.
+pub(super) fn decode_path(path: &str) -> Result<String, BadPath> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, after) = rest.split_first_chunk::<2>().ok_or(BadPath)?;
+        let digits = std::str::from_utf8(digits).map_err(|_| BadPath)?;
+        if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(BadPath);
+        }
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| BadPath)?);
+        rest = after;
+    }
+    Ok(text_of(&bytes))
 }
 
 /// A URL as it may be shown and logged: a user's name, a password and a query may be secrets.
@@ -89,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn server_of_keeps_the_url_and_shows_no_secret() {
-        let server = server_of("file:///data/set%201.bin").unwrap();
-        assert_eq!(server.url.as_deref(), Some("file:///data/set%201.bin"));
+    fn names_and_hosts_are_read_and_secrets_are_not_shown() {
+        assert_eq!(host_of("https://me@h:1/x"), Some(("h:1", 443)));
         assert_eq!(file_name("file:///data/set%201.bin").unwrap(), "set 1.bin");
         assert_eq!(without_secrets("https://me:pass@host:8443/a/b?sig=1#x"), "https://host:8443/a/b");
-        assert!(matches!(server_of("file:///data/"), Err(SourceError::NoFile(_))));
+        assert_eq!(file_name("file:///data/"), Ok(String::new()));
+        assert_eq!(file_name("file:///50%"), Err(BadPath));
     }
 }

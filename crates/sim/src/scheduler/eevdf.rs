@@ -90,7 +90,7 @@ impl Eevdf {
         self.tasks.iter().filter(|task| task.is_runnable)
     }
 
-    /// The average virtual time of all that can run, by weight; a task behind it is eligible.
+    /// The weighted average virtual time of all runnable tasks; a task behind it is eligible.
     fn average(&self) -> i128 {
         let weight: i128 = self.runnable().map(|task| task.weight).sum();
         let sum: i128 = self.runnable().map(|task| task.vruntime * task.weight).sum();

@@ -2,7 +2,7 @@
 //!
 //! A host with a scheduler has one processor. Its endpoints run in one process, which takes packets from the ring while
 //! the scheduler lets it, and sleeps when there are none. Other tasks compete with it. rbudp-plus-2006 section 4
-//! describes the first scheduler, that of Linux 2.6; the other is in the manner of today's.
+//! describes the first scheduler, that of Linux 2.6; the other is like the present one.
 //!
 //! **Not modelled:** several processors, the time of a switch, and real-time tasks.
 

@@ -25,7 +25,7 @@ const SLICE: Span = Span::from_millis(100);
 const SLICE_MIN: Span = Span::from_millis(5);
 /// A task is interactive whose bonus is at least this, at niceness 0.
 const INTERACTIVE_DELTA: i32 = 2;
-/// Who is in the expired array for so long, times the number of runnable tasks, is starving.
+/// A task in the expired array for this long, times the number of runnable tasks, is starving.
 const STARVATION_LIMIT: Span = MAX_SLEEP_AVG;
 
 /// Queues by priority.
@@ -119,7 +119,8 @@ impl Entity {
         self.slice = self.slice.saturating_sub(ran);
     }
 
-    /// It has slept: the lower its bonus, the more that brings. Who sleeps very long is idle rather than interactive.
+    /// It has slept: the lower its bonus, the more it gains. A task that sleeps very long is idle rather than
+    /// interactive.
     fn wake(&mut self, slept: Span) {
         let idle = MAX_SLEEP_AVG * (MAX_BONUS as i32 / 2 + self.delta() + 1).clamp(0, 10) as u64 / MAX_BONUS;
         self.sleep_avg = if slept > idle {
@@ -153,7 +154,7 @@ impl O1 {
         let mut tasks = vec![Entity::new(nice, MAX_SLEEP_AVG)];
         for &(nice, sleeps) in others {
             let mut entity = Entity::new(nice, if sleeps { MAX_SLEEP_AVG } else { Span::ZERO });
-            // Who never sleeps has been running for long, and is anywhere in its slice.
+            // A task that never sleeps has been running for long, and is anywhere in its slice.
             if !sleeps {
                 entity.slice = entity.slice.saturating_sub(random.span_below(entity.slice));
             }
@@ -288,7 +289,7 @@ mod tests {
         O1::new(O1Spec::default(), 0, others, &mut RandomStream::new(1, 1))
     }
 
-    /// Who runs from when on, up to a time.
+    /// The running task and its start, up to a time.
     fn history(o1: &mut O1, end: Time) -> Vec<(u64, usize)> {
         let mut seen = Vec::new();
         while let Some(due) = o1.due().filter(|due| *due <= end) {
@@ -353,14 +354,14 @@ mod tests {
         o1.block(at(2));
         o1.wake(at(62), PROCESS);
         assert_eq!((o1.tasks[PROCESS].sleep_avg, o1.running()), (Span::from_millis(600), Some(PROCESS)));
-        // Who slept for longer than 0.8 s is idle.
+        // A task that slept for longer than 0.8 s is idle.
         o1.block(at(62));
         o1.wake(at(1_000), PROCESS);
         assert_eq!(o1.tasks[PROCESS].sleep_avg, Span::from_millis(900));
     }
 
     #[test]
-    fn nobody_starves_in_the_expired_array() {
+    fn no_task_starves_in_the_expired_array() {
         let mut o1 = o1(&[(0, false)]);
         o1.wake(at(0), 1);
         let mut now = at(0);
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn foresee_sees_nothing_where_nobody_competes_or_only_those_of_much_lower_priority() {
+    fn foresee_sees_nothing_without_competitors_or_with_much_lower_priority_only() {
         let mut alone = o1(&[(0, false)]);
         alone.wake(at(0), PROCESS);
         assert_eq!(alone.foresee(at(10)), None);

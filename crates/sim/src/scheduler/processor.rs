@@ -77,7 +77,7 @@ impl Processor {
         awake.fold(Span::ZERO, |sum, competitor| sum + competitor.task.paging)
     }
 
-    /// When something changes by itself.
+    /// The time of the next change without an event.
     pub(crate) fn due(&self) -> Option<Time> {
         let wakes = self.competitors.iter().filter_map(|competitor| competitor.wakes);
         wakes.chain(self.policy.due()).chain(self.work_ends()).min()

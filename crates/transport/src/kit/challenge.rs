@@ -1,4 +1,4 @@
-//! Address validation: a value that only who receives at an address can know (as in RFC 9000 section 8.1).
+//! Address validation: a value that only the receiver at an address can know (as in RFC 9000 section 8.1).
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -77,10 +77,10 @@ enum Step {
 
 /// A rate to tell a sender, or that there is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told(pub Option<Bitrate>);
+pub struct ToldRate(pub Option<Bitrate>);
 
 /// Flows to serve next, and the rates to tell their senders.
-pub type Changed = Vec<(FlowId, Option<Told>)>;
+pub type Changed = Vec<(FlowId, Option<ToldRate>)>;
 
 /// A flow that has a share.
 pub trait Shared: ReceiverFlow {
@@ -121,7 +121,7 @@ impl Division {
     }
 
     /// A flow may have begun or ceased to run. Returns the rate to tell its sender at once.
-    pub fn look_at<F: Shared>(&mut self, flow: &mut F, running: bool) -> Option<Told> {
+    pub fn look_at<F: Shared>(&mut self, flow: &mut F, running: bool) -> Option<ToldRate> {
         if flow.share().running == running {
             return None;
         }
@@ -237,14 +237,14 @@ fn patience<F: Shared>(flow: &F) -> Span {
 }
 
 /// Sets a flow's limit of its application.
-fn unbounded<F: Shared>(flow: &mut F) -> Option<Told> {
+fn unbounded<F: Shared>(flow: &mut F) -> Option<ToldRate> {
     flow.share_mut().granted = ANY;
     say(flow, flow.core().join.limits.application_rate)
 }
 
 /// The message that its sender needs to keep to `rate`, if it does not know.
-fn say<F: Shared>(flow: &mut F, rate: Option<Bitrate>) -> Option<Told> {
+fn say<F: Shared>(flow: &mut F, rate: Option<Bitrate>) -> Option<ToldRate> {
     let rate = rate.map(|rate| rate.max(LEAST));
     let known = std::mem::replace(&mut flow.share_mut().said, rate) == rate;
-    (!known).then_some(Told(rate))
+    (!known).then_some(ToldRate(rate))
 }

@@ -1,4 +1,4 @@
-//! Whether it pays to tell senders of a pause: the choice that rbudp-plus-2006 leaves open (section 6, discussion).
+//! The decision whether telling senders of a pause pays: rbudp-plus-2006 leaves it open (section 6, discussion).
 
 use inhaul_base::{Bitrate, Span};
 

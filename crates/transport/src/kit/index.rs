@@ -1,4 +1,4 @@
-//! Flows by what their datagrams are known by.
+//! An index of flows by the connection ids of their datagrams.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -88,7 +88,7 @@ mod tests {
             let n = estimates.len() as f64;
             for (i, (share, oracle)) in shares.iter().zip(water_filling(capacity, &estimates)).enumerate() {
                 prop_assert!(share.bps() <= estimates[i], "above its estimate");
-                // The only difference allowed is what integer division leaves over: less than one bit/s a flow in all.
+                // The only allowed difference is the remainder of integer division: less than one bit/s a flow in all.
                 prop_assert!((share.as_f64() - oracle).abs() < n, "flow {i}: {share:?} against {oracle}");
             }
             let total: u64 = shares.iter().map(|s| s.bps()).sum();
@@ -100,7 +100,7 @@ mod tests {
             for (share, &estimate) in shares.iter().zip(&estimates) {
                 prop_assert!(share.bps() == estimate || share.bps() + 1 >= largest);
             }
-            // The order in which flows are listed does not matter, but for the odd bit of integer division.
+            // The order in which flows are listed matters only for the odd bit of integer division.
             let turn = turn % estimates.len();
             let mut turned = estimates.clone();
             turned.rotate_left(turn);

@@ -19,7 +19,7 @@ impl Meter {
         Self { since: now, bytes: 0, rate: None }
     }
 
-    /// Nothing was to come until `now`: the measurement begins anew.
+    /// No data was expected until `now`: the measurement begins anew.
     pub fn rest(&mut self, now: Time) {
         (self.since, self.bytes) = (now, 0);
     }

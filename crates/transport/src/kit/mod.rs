@@ -1,6 +1,5 @@
 //! Parts that protocols share.
 
-mod asked;
 mod challenge;
 mod connections;
 pub mod division;
@@ -13,6 +12,7 @@ mod meter;
 mod mtu_check;
 mod numbers;
 mod object;
+mod outstanding;
 mod pacer;
 pub mod path;
 mod rate_limit;
@@ -24,7 +24,6 @@ mod table;
 mod windowed_min;
 pub mod wire;
 
-pub use asked::Asked;
 pub use challenge::Challenges;
 pub use connections::Connections;
 pub use early_probes::{early_probes, echo_early, is_for_port};
@@ -35,6 +34,7 @@ pub use meter::Meter;
 pub use mtu_check::{MtuCheck, MtuStep, mtu_candidates};
 pub use numbers::{Numbers, whole_number};
 pub use object::Object;
+pub use outstanding::Outstanding;
 pub use pacer::Pacer;
 pub use rate_limit::{RateLimit, RatePacer};
 pub use rtt::RttEstimator;

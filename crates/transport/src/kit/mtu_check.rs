@@ -1,8 +1,8 @@
-//! Finding out whether full-size packets vanish while small ones pass: a black hole (RFC 8899 section 4.3).
+//! Detects a black hole: full-size packets vanish while small ones pass (RFC 8899 section 4.3).
 
 use inhaul_base::{Span, Time};
 
-/// Sizes of packets to try below the largest: Ethernet's, what IPv6 must carry, what IPv4 hosts must take.
+/// Sizes of packets to try below the largest: Ethernet's, IPv6's minimum, and the size that IPv4 hosts must accept.
 const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
 /// Rounds of probes, one probe of each size; and the maximum, if losses leave the result open.
 const ROUNDS: u32 = 6;

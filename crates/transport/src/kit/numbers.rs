@@ -1,11 +1,11 @@
-//! Which packet numbers have come (RFC 6479): each counts once. The envelope's numbers never repeat, so a datagram that
-//! comes twice was copied on its way: it is no sign of anything.
+//! Arrived packet numbers (RFC 6479): each counts once. The envelope's numbers never repeat, so a datagram that comes
+//! twice was copied by the network: protocols ignore it.
 
 /// Words of 64 numbers that it begins with, and that it has at most: 2^20 numbers, which is 120 ms at 100 Gbit/s, and 12 s
 /// at 1 Gbit/s: so long may one of several streams stand still behind the others. 128 KiB of memory.
 const WORDS_MIN: usize = 16;
 const WORDS_MAX: usize = 1 << 14;
-/// The same of what endpoints remember.
+/// The same for endpoints' memory.
 const WORDS_RECENT: usize = 1 << 8;
 /// A number that is high takes no more words than these: more are for at least half as many packets that have come.
 const WORDS_BY_NUMBER: usize = 1 << 11;

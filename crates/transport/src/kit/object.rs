@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(object.hold(ByteRange::new(2_000, 4_000), |r| placed.push(r)), 2_000);
         assert_eq!(object.hold(ByteRange::new(0, 6_000), |r| placed.push(r)), 4_000);
         assert_eq!(placed, [ByteRange::new(2_000, 4_000), ByteRange::new(0, 2_000), ByteRange::new(4_000, 6_000)]);
-        object.want(ByteRange::new(5_000, 7_000)); // held already, but for the second half
+        object.want(ByteRange::new(5_000, 7_000)); // the first half is held already
         assert_eq!(object.wanted_bytes(), 4_000);
     }
 }

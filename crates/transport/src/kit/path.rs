@@ -1,5 +1,5 @@
-//! Opening the path to a sender and keeping it open: probes, their echoes, the MTU that comes through, and the
-//! responses that let data come. Every protocol's receivers use it as it is.
+//! Opens the path to a sender and keeps it open: probes, their echoes, the MTU that the path carries, and the responses
+//! that permit data. The receivers of all protocols use it unchanged.
 
 use std::collections::VecDeque;
 
@@ -161,7 +161,7 @@ impl Path {
         }
     }
 
-    /// A path that needs no probes, because it is none: what comes comes from a source that is no sender.
+    /// The path of a source that is no sender: it is open, and never probed.
     pub fn opened(rules: PathRules) -> Self {
         Self { phase: Phase::Open, ..Self::new(rules) }
     }
@@ -372,7 +372,7 @@ impl Path {
         (self.rtt.patience().unwrap_or(VANISHED_MIN) * VANISHED_PATIENCES).max(VANISHED_MIN)
     }
 
-    /// If no full-size packet came for long while the sender was `heard`, has the MTU measured again. Packets come at
+    /// If no full-size packet came for long although the sender was `heard`, measures the MTU again. Packets come at
     /// `rate`.
     pub fn suspect(&mut self, now: Time, heard: Time, rate: Bitrate) {
         let Some(missed) = self.missed else { return };
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_at_rest_is_probed_seldom_unless_nothing_comes_back() {
+    fn a_path_at_rest_is_probed_rarely_unless_nothing_comes_back() {
         let mut path = open(RULES, 1500, 1500);
         let probes = |path: &mut Path, millis| {
             let mut sent = Vec::new();

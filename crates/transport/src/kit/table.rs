@@ -115,7 +115,7 @@ impl<K: Name, V> Table<K, V> {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -1,4 +1,4 @@
-//! How fast packets are delivered, as ACKs show it, and how many more may be on their way to a peer that is near.
+//! The delivery rate by ACKs, and the limit on packets in flight to a near peer.
 //!
 //! UDT finds a receiver's limit when packets are lost. A receiver on the same network that cannot keep up, libudt above
 //! all, loses them from its socket buffer, thousands at a time, and libudt asks for each of them only once. libudt's

@@ -1,4 +1,4 @@
-//! What packets of the peer mean.
+//! Processing of the peer's packets.
 
 use inhaul_base::{Span, Time};
 use inhaul_protocols::udt::core::Ack as CoreAck;

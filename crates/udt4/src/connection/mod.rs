@@ -1,8 +1,7 @@
 //! A connection, without I/O and without a clock: packets and times in, packets out.
 //!
-//! When to send what, and what to acknowledge, is the business of UDT's state machines
-//! ([`inhaul_protocols::udt::core`]). Here is what packets carry: buffers, messages, the wire's numbers, keep-alives,
-//! and the end.
+//! UDT's state machines ([`inhaul_protocols::udt::core`]) decide the times of sending and the acknowledgements. This
+//! module has the content of packets: buffers, messages, the wire's numbers, keep-alives, and the end.
 //!
 //! Call [`handle`](Connection::handle) for each packet. Then, and at each [`deadline`](Connection::deadline), call
 //! [`poll_transmit`](Connection::poll_transmit) until it returns false.
@@ -176,7 +175,7 @@ fn first_number(sequence: Sequence) -> u64 {
 fn send_side(agreement: &Agreement, window_max: u64, now: Time) -> SendSide {
     let seed = u64::from(agreement.local.get());
     let mut send = SendSide::new(now, RateControl::native(Variant::Udt4, window_max, seed), window_max, None);
-    // Behind all that was sent, which is nothing: it cannot fail.
+    // Behind all sent packets, and none was sent yet: it cannot fail.
     let _ = send.restart(now, first_number(agreement.first_sent));
     send.set_packet_bytes((payload_len(agreement.mss) + HEADER_LEN + IP_UDP_LEN) as u64);
     send
@@ -389,13 +388,13 @@ impl Connection {
         payload_len(self.agreement.mss)
     }
 
-    /// Whether the peer has all that was written.
+    /// Whether the peer has all written data.
     pub fn is_drained(&self) -> bool {
         self.send_buffer.is_empty()
     }
 
-    /// Ends the connection once all that was written has arrived, after `linger` at the latest. Nothing can be written
-    /// any more.
+    /// Ends the connection once all written data has arrived, after `linger` at the latest. Writing is no longer
+    /// possible.
     pub fn close(&mut self, now: Time, linger: Span) {
         if self.phase == Phase::Open {
             self.phase = Phase::Closing(now + linger);

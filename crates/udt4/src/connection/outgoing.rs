@@ -1,7 +1,7 @@
 //! Packets to send, and their times.
 
 use inhaul_base::{Span, Time};
-use inhaul_protocols::udt::core::{Expired, Feedback, Next, Turn};
+use inhaul_protocols::udt::core::{Expired, Feedback, Next, NextAction};
 
 use super::send_buffer::Due;
 use super::{Connection, End, Phase, SHUTDOWN_INTERVAL, SHUTDOWNS, first_number, send_side};
@@ -140,12 +140,12 @@ impl Connection {
         for _ in 0..SKIPPED_MAX {
             let new = self.has_new();
             let next = match self.send.next(now, new) {
-                Turn::Send(next) => next,
-                Turn::WaitUntil(due) => {
+                NextAction::Send(next) => next,
+                NextAction::WaitUntil(due) => {
                     self.data_due = due;
                     return false;
                 }
-                Turn::Wait => {
+                NextAction::Wait => {
                     self.data_due = Time::FAR_FUTURE;
                     return false;
                 }

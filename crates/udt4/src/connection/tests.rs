@@ -1,4 +1,4 @@
-//! Two ends against each other over a network that loses, reorders and repeats; and one end against anybody.
+//! Two ends against each other over a network that loses, reorders and repeats; and one end against any peer.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ pub(super) struct Batch {
     from: Option<IpAddr>,
 }
 
-/// Datagrams to one peer, equal in length but for the last, which may be shorter.
+/// Datagrams to one peer, equal in length except the last, which may be shorter.
 #[derive(Clone, Debug)]
 struct Message {
     to: SocketAddr,

@@ -22,8 +22,8 @@ const AGGREGATES: usize = 8;
 const BRISK_DATAGRAMS: usize = 32;
 /// ... in this time, more will come soon ...
 const BRISK_SPAN: Span = Span::from_millis(1);
-/// ... and the thread rests for so long before it looks again: one wake-up does for all that came meanwhile. It is far
-/// less than UDT's interval of 10 ms, and less than the time for which packets may leave at once.
+/// ... then the thread rests for this long before it looks again: one wake-up serves all datagrams that came meanwhile.
+/// It is far less than UDT's interval of 10 ms, and less than the time for which packets may leave at once.
 const REST: Span = Span::from_micros(100);
 
 /// If the system has no memory for a datagram, try again after this time.
@@ -130,7 +130,7 @@ impl Incoming {
     /// Received messages, each with its addresses.
     fn messages(&self) -> impl Iterator<Item = (&Arrival, &[u8])> {
         let messages = self.arrivals.iter().zip(self.memory.chunks(self.message_len));
-        // A datagram with a header of its own, for which no room was agreed on, is none of ours.
+        // A datagram with unexpected extra headers is not ours.
         let whole = messages.filter(|(arrival, _)| !arrival.truncated && arrival.segment <= self.mss);
         whole.filter_map(|(arrival, memory)| Some((arrival, memory.get(..arrival.len)?)))
     }
@@ -201,7 +201,7 @@ impl Driver {
         let (mut deadline, finished) = (state.deadline(), state.is_finished());
         let ready = state.take_ready();
         drop(state);
-        // Who is woken while the state is locked only waits for it.
+        // A thread woken while the state is locked would only wait for it.
         ready.iter().for_each(|ready| ready.notify_all());
         let full = self.batch.is_full();
         let moved = self.incoming.datagrams() + self.batch.datagrams();

@@ -1,4 +1,4 @@
-//! Taking connections.
+//! Accepting connections.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! For the fuzzers alone: a port without a socket and without a thread.
+//! Only for the fuzzers: a port without a socket and without a thread.
 
 use std::net::SocketAddr;
 

@@ -201,7 +201,7 @@ impl Socket {
         })
     }
 
-    /// Waits until the other side has all that was written.
+    /// Waits until the other side has all written data.
     ///
     /// # Errors
     /// When the connection ends before, or the time-out has passed.
@@ -222,7 +222,7 @@ impl Socket {
         self.with(|connection| connection.complain(code))
     }
 
-    /// Ends the connection. Waits until the other side has all that was written, [`Options::linger`] at most.
+    /// Ends the connection. Waits until the other side has all written data, [`Options::linger`] at most.
     ///
     /// [`Options::linger`]: crate::Options::linger
     ///
@@ -335,7 +335,7 @@ impl Write for Socket {
         Ok(Self::write(self, bytes)?)
     }
 
-    /// Waits until the other side has all that was written.
+    /// Waits until the other side has all written data.
     fn flush(&mut self) -> io::Result<()> {
         Ok(Self::flush(self)?)
     }

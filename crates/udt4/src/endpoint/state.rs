@@ -225,7 +225,7 @@ impl State {
         self.failure.as_ref().map_or(Ok(()), |failure| Err(UdtError::Failed(failure.clone())))
     }
 
-    /// The application has no use for the socket any more: it ends by itself.
+    /// The application no longer needs the socket: it ends on its own.
     pub(super) fn release(&mut self, id: SocketId, now: Time) {
         let linger = self.options.linger;
         let Some(entry) = self.entries.get_mut(&id) else { return };
@@ -602,7 +602,7 @@ impl Entry {
         let room = self.want.room.is_some_and(|room| ended || has_room(room) || connection.has_complaint());
         let drained = self.want.drained && (ended || connection.is_drained());
         (data || room || drained).then(|| {
-            // Who is not satisfied says so again.
+            // An unsatisfied waiter registers again.
             self.want = Want::default();
             self.ready.clone()
         })

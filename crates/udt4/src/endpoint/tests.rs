@@ -367,7 +367,7 @@ fn calls_end_at_their_time_outs() {
 }
 
 #[test]
-fn nobody_there_is_told_as_such() {
+fn an_absent_server_is_reported() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let options = Options { connect_timeout: Span::from_millis(300), ..Options::default() };
     let error = endpoint(options).connect(silent.local_addr().unwrap()).unwrap_err();

@@ -1,4 +1,4 @@
-//! The side that connects: to a listener, or to somebody who connects to it at the same time.
+//! The connecting side: to a listener, or to a peer that connects to it at the same time.
 
 use std::net::SocketAddr;
 

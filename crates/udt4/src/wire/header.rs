@@ -1,4 +1,4 @@
-//! What all packets have.
+//! The header of all packets.
 
 /// Bytes of the header of every packet.
 pub const HEADER_LEN: usize = 16;

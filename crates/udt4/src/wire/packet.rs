@@ -17,7 +17,7 @@ impl<'p> Packet<'p> {
     /// The packet that a datagram is.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is no valid packet.
     pub fn parse(bytes: &'p [u8]) -> Result<Self, ParseError> {
         let (header, payload) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(ParseError::Short)?;
         let [first, second, timestamp, destination] = words(header);

@@ -1,81 +1,22 @@
-//! Flows whose bytes do not come in datagrams: sources that are no senders (HTTP servers, files).
-//!
-//! Threads read from a source, as many as it serves requests at once, and hand the bytes to the data thread through a
-//! bounded queue. When that is full they wait, and so does what they read from. The data thread shows each piece to the
-//! flow's endpoint, and its body goes where the endpoint says, as a datagram's does.
+//! Flows whose bytes do not come in datagrams: see [`source_queue`](crate::engine::source_queue).
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-
-use inhaul_base::{ByteRange, Time};
+use inhaul_base::{ByteRange, Span, Time};
+use inhaul_session::api::error::MoveError;
 use inhaul_transport::{Command, FlowId, JoinSource, SourceOrder};
-use inhaul_udp::Waker;
 
 use super::outside::Outside;
 use super::{Application, Engine};
 use crate::engine::ids::EndpointId;
-use inhaul_session::api::error::MoveError;
+use crate::engine::source_queue::{Deliveries, SourceLink, SourceNews};
 
-/// Longest piece that a thread hands over at once, in bytes.
-pub const PIECE_BYTES_MAX: usize = 256 << 10;
-/// Pieces of all sources together that wait for the data thread: 8 MiB.
-const PIECES_MAX: usize = 32;
 /// Pieces that the data thread takes in a row, as many bytes as it may send in a turn.
 const PIECES_A_TURN: usize = 4;
-
-/// What does the reading for a flow.
-pub trait SourceLink: Send {
-    /// What the flow's endpoint wants of it. Must not block.
-    fn obey(&mut self, order: SourceOrder);
-}
-
-/// What threads tell the data thread.
-#[derive(Debug)]
-pub(crate) enum SourceNews {
-    /// Bytes of the flow's object, from `offset` on.
-    Bytes { flow: FlowId, offset: u64, bytes: Vec<u8> },
-    /// The source cannot go on.
-    Failed { flow: FlowId, error: MoveError },
-}
-
-/// The threads' end of the queue to the data thread. When this says false, that has ended.
-#[derive(Clone, Debug)]
-pub struct Deliveries {
-    sender: SyncSender<SourceNews>,
-    waker: Waker,
-}
-
-impl Deliveries {
-    /// Hands over bytes, once there is room for them.
-    pub fn bytes(&self, flow: FlowId, offset: u64, bytes: Vec<u8>) -> bool {
-        self.tell(SourceNews::Bytes { flow, offset, bytes })
-    }
-
-    /// Says that a source cannot go on.
-    pub fn failed(&self, flow: FlowId, error: MoveError) -> bool {
-        self.tell(SourceNews::Failed { flow, error })
-    }
-
-    fn tell(&self, news: SourceNews) -> bool {
-        let told = self.sender.send(news).is_ok();
-        self.waker.wake();
-        told
-    }
-}
-
-/// The sources of an engine.
-#[derive(Default)]
-pub(super) struct Sources {
-    links: std::collections::BTreeMap<FlowId, (EndpointId, Box<dyn SourceLink>)>,
-    news: Option<(SyncSender<SourceNews>, Receiver<SourceNews>)>,
-}
 
 impl<O: Outside> Engine<O> {
     /// Where threads that read from sources hand over what they read.
     pub fn deliveries(&mut self) -> Deliveries {
         let waker = self.waker();
-        let (sender, _) = self.sources.news.get_or_insert_with(|| sync_channel(PIECES_MAX));
-        Deliveries { sender: sender.clone(), waker }
+        self.sources.deliveries(waker)
     }
 
     /// Has an endpoint fetch from a source.
@@ -101,7 +42,7 @@ impl<O: Outside> Engine<O> {
     /// Takes in what sources have delivered. Whether there may be more.
     pub(super) fn serve_sources(&mut self, app: &mut dyn Application<O>) -> Result<bool, MoveError> {
         for _ in 0..PIECES_A_TURN {
-            let news = self.sources.news.as_ref().and_then(|(_, receiver)| receiver.try_recv().ok());
+            let news = self.sources.next();
             match news {
                 None => return Ok(false),
                 Some(SourceNews::Bytes { flow, offset, bytes }) => {
@@ -129,7 +70,7 @@ impl<O: Outside> Engine<O> {
     ) -> Result<(), MoveError> {
         let Some(&(EndpointId(index), _)) = self.sources.links.get(&flow) else { return Ok(()) };
         if let Some(watch) = &self.watch {
-            Arc::as_ref(&watch.meter).count(1, bytes.len() as u64, inhaul_base::Span::ZERO);
+            watch.meter.count(1, bytes.len() as u64, Span::ZERO);
         }
         self.places.clear();
         let range = ByteRange::at(offset, bytes.len() as u64);

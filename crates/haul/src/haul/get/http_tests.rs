@@ -13,6 +13,8 @@ use inhaul_session::api::request::Request;
 use inhaul_session::api::source::Source;
 use inhaul_sources::http::odd::{Asked, OddServer, Reply};
 
+use Outcome::{Fails, Lands};
+
 /// What comes of a transfer from one server that is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -35,15 +37,26 @@ fn fetch(urls: &str) -> (Option<Vec<u8>>, Report, Result<(), MoveError>) {
     (std::fs::read(into.path().join("file")).ok(), report, result)
 }
 
+type Row = (&'static str, Outcome, Manner);
 type Manner = Box<dyn Fn(&[u8], &Asked) -> Reply + Send + Sync>;
 
 /// What servers do, and what comes of it if it is the only one.
-fn manners() -> Vec<(&'static str, Outcome, Manner)> {
-    use Outcome::{Fails, Lands};
-    fn manner(does: impl Fn(&[u8], &Asked) -> Reply + Send + Sync + 'static) -> Manner {
-        Box::new(does)
-    }
-    let later = |asked: &Asked| asked.before > 0;
+fn manners() -> Vec<Row> {
+    [as_they_should(), of_ranges(), of_versions(), refusals(), busy(), of_connections(), redirects()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn manner(does: impl Fn(&[u8], &Asked) -> Reply + Send + Sync + 'static) -> Manner {
+    Box::new(does)
+}
+
+fn later(asked: &Asked) -> bool {
+    asked.before > 0
+}
+
+fn as_they_should() -> Vec<Row> {
     vec![
         ("ranges and a strong ETag", Lands, manner(|data, asked| Reply::part(data, asked).with("etag", "\"1\""))),
         ("ranges and no validator", Lands, manner(Reply::part)),
@@ -58,6 +71,11 @@ fn manners() -> Vec<(&'static str, Outcome, Manner)> {
         ),
         ("no ranges", Lands, manner(|data, _| Reply::whole(data))),
         ("no ranges, though it says so", Lands, manner(|data, _| Reply::whole(data).with("accept-ranges", "bytes"))),
+    ]
+}
+
+fn of_ranges() -> Vec<Row> {
+    vec![
         (
             "ranges at first, then the whole file",
             Fails("whole file"),
@@ -99,6 +117,11 @@ fn manners() -> Vec<(&'static str, Outcome, Manner)> {
             Fails("gzip"),
             manner(|data, _| Reply::whole(data).with("content-encoding", "gzip")),
         ),
+    ]
+}
+
+fn of_versions() -> Vec<Row> {
+    vec![
         (
             "another version after a while",
             Fails("changed"),
@@ -122,11 +145,21 @@ fn manners() -> Vec<(&'static str, Outcome, Manner)> {
                 _ => Reply::status("412 Precondition Failed"),
             }),
         ),
+    ]
+}
+
+fn refusals() -> Vec<Row> {
+    vec![
         ("404", Fails("404"), manner(|_, _| Reply::status("404 Not Found"))),
         ("410", Fails("410"), manner(|_, _| Reply::status("410 Gone"))),
         ("403", Fails("403"), manner(|_, _| Reply::status("403 Forbidden"))),
         ("401", Fails("401"), manner(|_, _| Reply::status("401 Unauthorized"))),
         ("a status of its own", Fails("418"), manner(|_, _| Reply::status("418 I'm a teapot"))),
+    ]
+}
+
+fn busy() -> Vec<Row> {
+    vec![
         (
             "429 every third time, with Retry-After in seconds",
             Lands,
@@ -151,6 +184,11 @@ fn manners() -> Vec<(&'static str, Outcome, Manner)> {
                 _ => Reply::part(data, asked),
             }),
         ),
+    ]
+}
+
+fn of_connections() -> Vec<Row> {
+    vec![
         (
             "connections that close in mid-body",
             Lands,
@@ -183,6 +221,11 @@ fn manners() -> Vec<(&'static str, Outcome, Manner)> {
                 false => Reply::part(data, asked),
             }),
         ),
+    ]
+}
+
+fn redirects() -> Vec<Row> {
+    vec![
         (
             "a redirect",
             Lands,
@@ -229,11 +272,11 @@ fn servers_as_they_are() {
         let server = OddServer::start(move |asked| manner(&content, asked));
         let (landed, report, result) = fetch(&server.url("/file"));
         match (expected, result) {
-            (Outcome::Lands, Ok(())) => {
+            (Lands, Ok(())) => {
                 assert!(landed.as_ref() == Some(&data), "{does}: other bytes have landed");
                 assert!(!report.files[0].verified, "{does}");
             }
-            (Outcome::Fails(words), Err(error)) => {
+            (Fails(words), Err(error)) => {
                 assert!(error.to_string().contains(words), "{does}: {error}");
                 assert_eq!(landed, None, "{does}");
             }

@@ -1,4 +1,4 @@
-//! Loss and delay that the rate is not to blame for (PROTOCOL.md 7.4).
+//! Loss and delay that our rate does not cause (PROTOCOL.md 7.4).
 
 use inhaul_base::{Bitrate, Span, Time};
 

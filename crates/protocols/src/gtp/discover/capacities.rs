@@ -7,10 +7,10 @@ use inhaul_transport::{FlowId, ObjectId, TcpFlows};
 
 use super::ambient::LOSS_THRESHOLD;
 use super::bound::{Bound, DRAIN_MAX};
-use super::company::{Company, Seen};
+use super::cross_traffic::{CrossTraffic, Seen};
 use super::found::{ACHIEVED, ACHIEVED_FREE, BINDS, Found, Sample};
 use super::host_tcp::HostTcp;
-use super::judgement::{Judgement, Look, fresh_loss, queue_threshold};
+use super::judgement::{Conditions, Judgement, fresh_loss, queue_threshold};
 use super::member::{Group, Member, sum};
 use super::policy::{Policy, Weight};
 use super::probe::{Probes, Trial};
@@ -32,7 +32,7 @@ const HINT: f64 = 0.5;
 const SHARED_PART: f64 = 0.6;
 /// ... and loss of this part of it keeps its bound from being tested.
 const UNSHARED_PART: f64 = 0.3;
-/// A flow that loses this part of what all lose has a part in it.
+/// A flow with this part of the total loss counts as affected.
 const COMMON_LOSS: f64 = 0.5;
 /// A loss ratio this high in one RTT is not left for the end of the interval.
 const ALARM_LOSS: f64 = 0.02;
@@ -58,11 +58,11 @@ pub(in crate::gtp) struct Capacities {
     pub(super) access: Bound,
     /// How much is taken beside others.
     policy: Policy,
-    /// Who else is at the receiver's link.
-    pub(super) company: Company,
+    /// Cross traffic at the receiver's link.
+    pub(super) cross_traffic: CrossTraffic,
     /// Traffic of the host's own TCP.
     pub(super) host_tcp: HostTcp,
-    /// When the last interval ended, and what all flows had received by then.
+    /// The end of the last interval, and the bytes that all flows had received by then.
     ended: (Time, u64),
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
@@ -131,7 +131,8 @@ impl Place {
         queue.as_secs_f64() / self.times.interval.as_secs_f64()
     }
 
-    /// Who asks for a little more than there is would see no queue after data was held, until the buffer overflows.
+    /// A receiver that requests a little more than the capacity would see no queue after data was held, until the
+    /// buffer overflows.
     fn may_test(&self, bound: &Bound) -> bool {
         !self.times.held || !bound.is_settled()
     }
@@ -139,7 +140,7 @@ impl Place {
 
 /// Arrivals of an interval.
 #[derive(Clone, Copy, Debug)]
-struct Came {
+struct Arrivals {
     /// Of our flows, counted as a sending rate.
     ours: Bitrate,
     /// Of the host's own TCP; zero where it does not matter.
@@ -162,17 +163,17 @@ impl Capacities {
         let before = std::mem::replace(&mut self.policy, policy);
         let holds = policy == Policy::Fixed;
         if policy == Policy::Low {
-            self.company.yield_all();
+            self.cross_traffic.yield_all();
         }
         if holds != (before == Policy::Fixed) {
             // Measured bounds came from another control law.
-            (self.access, self.company) = (Bound::default(), Company::default());
+            (self.access, self.cross_traffic) = (Bound::default(), CrossTraffic::default());
         }
         for member in group.scheduled_mut() {
             member.found.hold_rate(now, holds);
             member.found.rivalry.set_worth(policy.weight());
             if policy == Policy::Low {
-                member.found.rivalry.company.yield_all();
+                member.found.rivalry.cross_traffic.yield_all();
             }
             member.estimate_by_path();
         }
@@ -188,7 +189,7 @@ impl Capacities {
 
     /// Whether others fill the receiver's queue, and are competed with.
     pub(in crate::gtp) fn is_competing(&self) -> bool {
-        self.company.is_competing()
+        self.cross_traffic.is_competing()
     }
 
     /// Whether less is asked of a flow, to see whose losses are.
@@ -268,8 +269,8 @@ impl Capacities {
         if times.held && self.access.is_settled() {
             self.access.break_off();
         }
-        let place = self.look(times, group);
-        let came = Came {
+        let place = self.judge_all(times, group);
+        let came = Arrivals {
             ours: self.arrived_since(times.active, wire_bytes, group),
             tcp: self.host_tcp.takes(times.now),
             together: self.host_tcp.together(times.now),
@@ -301,7 +302,7 @@ impl Capacities {
     }
 
     /// Judges each flow that can be, and by them the receiver's link.
-    fn look(&mut self, times: Times, group: &mut Group<'_>) -> Place {
+    fn judge_all(&mut self, times: Times, group: &mut Group<'_>) -> Place {
         let alarmed = std::mem::take(&mut self.alarmed);
         let (asked, block, count) = (group.told(), group.block_max(), group.running().count());
         let threshold = queue_threshold(asked, block, QUEUE_PACKETS);
@@ -353,9 +354,9 @@ impl Capacities {
         for Member { sample, found, interval, judged, .. } in group.under_way_mut() {
             let Some(interval) = *interval else { continue };
             let testing = self.access.is_testing() || found.path.is_testing();
-            let shy = self.company.is_shy() || found.rivalry.company.is_shy();
-            let look = Look { now, threshold, alarmed, testing, probing: self.probes.is_on(), shy };
-            *judged = Some(Judgement::of(sample, found, interval, look));
+            let shy = self.cross_traffic.is_shy() || found.rivalry.cross_traffic.is_shy();
+            let conditions = Conditions { now, threshold, alarmed, testing, probing: self.probes.is_on(), shy };
+            *judged = Some(Judgement::of(sample, found, interval, conditions));
         }
     }
 
@@ -379,7 +380,7 @@ impl Capacities {
     }
 
     /// The interval's evidence of rivals at the receiver's link.
-    fn meet(&mut self, place: &Place, came: Came, group: &Group<'_>) -> Seen {
+    fn meet(&mut self, place: &Place, came: Arrivals, group: &Group<'_>) -> Seen {
         let testing = self.access.is_testing() || group.running().any(|member| member.found.path.is_testing());
         // The host's own TCP is no rival: its traffic counts as arrivals, too.
         let all = came.ours.saturating_add(came.tcp);
@@ -391,7 +392,7 @@ impl Capacities {
             queue: if place.free { Span::ZERO } else { place.common },
             threshold: place.threshold,
             // With many flows, one always loses by chance.
-            lost: place.lost && (place.is_common_loss || self.company.is_competing()),
+            lost: place.lost && (place.is_common_loss || self.cross_traffic.is_competing()),
             testing,
             probing: self.probes.is_on(),
             cured: self.has_cured(testing, place.common < place.threshold, group),
@@ -399,7 +400,7 @@ impl Capacities {
     }
 
     /// The receiver's link is congested: its capacity is the arrival rate.
-    fn refute_access(&mut self, place: &Place, came: Came, wire_bytes: u64, group: &Group<'_>) {
+    fn refute_access(&mut self, place: &Place, came: Arrivals, wire_bytes: u64, group: &Group<'_>) {
         // If much is lost at any rate, arrivals show less than the sent data minus the present queue.
         let capacity = if !place.alarmed && ambient_part(group) > LOSS_THRESHOLD {
             whole(group, Judgement::sent).mul_f64(1.0 - place.drain(place.common).min(1.0))
@@ -407,15 +408,15 @@ impl Capacities {
             self.came(place, wire_bytes, group)
         };
         // TCP fills what we drain of the queue.
-        let drain_most = came.together.map_or(self.company.drain_most(), |all| {
+        let drain_most = came.together.map_or(self.cross_traffic.drain_most(), |all| {
             DRAIN_MAX * (1.0 - 2.0 * came.tcp.as_f64() / all.as_f64().max(1.0)).max(0.0)
         });
         self.access.refute(came.together.unwrap_or(capacity), place.drain(place.common), drain_most);
         self.host_tcp.on_congestion(place.times.now, came.ours, group.granted());
     }
 
-    /// The receiver's link is not congested: if it is what bounds the flows, it is tested for more.
-    fn test_access(&mut self, place: &Place, came: Came, group: &Group<'_>) {
+    /// The receiver's link is not congested: if it bounds the flows, it is tested for more.
+    fn test_access(&mut self, place: &Place, came: Arrivals, group: &Group<'_>) {
         let now = place.times.now;
         // Room that TCP leaves unused shows nothing, so the bound is not tested meanwhile.
         if self.access.is_settled() && self.host_tcp.has_room(now) {
@@ -470,7 +471,7 @@ impl Capacities {
                     Bitrate::from_f64(capacity.as_f64() + TOGETHER * (mean.as_f64() - capacity.as_f64()))
                 });
                 let unused = own.map_or(0.0, |queue| place.drain(queue));
-                found.path.refute(capacity, unused, found.rivalry.company.drain_most());
+                found.path.refute(capacity, unused, found.rivalry.cross_traffic.drain_most());
             } else if !place.may_test(&found.path) {
                 found.path.break_off();
             } else if !place.shared && achieved && found.path_binds(sample) {
@@ -482,7 +483,7 @@ impl Capacities {
 
     /// Whether the last probe has cured what all flows together lose.
     fn has_cured(&mut self, testing: bool, empty: bool, group: &Group<'_>) -> bool {
-        if self.company.is_competing() {
+        if self.cross_traffic.is_competing() {
             self.trial = Trial::default();
             return false;
         }
@@ -506,7 +507,7 @@ impl Capacities {
         let is_common = group.running().count() == 1 || losing_rate >= group.told().mul_f64(SHARED_PART);
         // If requests bound a flow, its losses come from its own host, or from the bursts that requests allow.
         let bound = group.running().any(|member| !member.found.overshoots_freely());
-        let rivals_unknown = bound && !self.company.is_competing();
+        let rivals_unknown = bound && !self.cross_traffic.is_competing();
         self.tries = is_common && rivals_unknown && self.trial.is_worthwhile(self.packets);
         let open = self.tries && !self.trial.is_decided();
         let forgiven = group.running().map(|member| &*member.found).filter(|found| probed(found));

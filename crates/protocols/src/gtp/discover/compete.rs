@@ -4,7 +4,7 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
 use super::capacities::Capacities;
-use super::company::{DRAIN_PULSE, PULSE, Seen, Turn};
+use super::cross_traffic::{DRAIN_PULSE, PULSE, Seen, Transition};
 use super::found::{BINDS, Found, Sample};
 use super::judgement::Judgement;
 use super::member::{Group, Member, sum};
@@ -34,7 +34,7 @@ impl Found {
         let packets = |rate: Bitrate, rtt: Span| rate.bytes_in(rtt) as f64 / sample.packet as f64;
         let kept = self.rivalry.kept.filter(|(at, _)| now.since(*at) <= WINDOW_KEPT).map_or(0.0, |(_, window)| window);
         let window = packets(self.rivalry.calm, base).max(packets(came, rtt)).max(kept);
-        // Who wants little gives the rest back at once.
+        // A flow with little demand gives the rest back at once.
         let window = window * policy.weight().min(1.0);
         let mut shadow = Shadow::new(now, window, (part, policy.weight()), sample.packets);
         if lost {
@@ -120,10 +120,10 @@ pub(in crate::gtp) fn is_news(rate: Bitrate, told: Bitrate) -> bool {
 impl Capacities {
     /// Sees whether others fill the receiver's queue, and begins and ends to compete with them. True while that rules.
     pub(super) fn compete(&mut self, met: Seen, drain: f64, group: &mut Group<'_>) -> bool {
-        let turn = self.company.on_interval(met);
+        let transition = self.cross_traffic.on_interval(met);
         let now = met.now;
-        let rules = self.company.is_competing() || turn != Turn::Stay;
-        if turn == Turn::Enter {
+        let rules = self.cross_traffic.is_competing() || transition != Transition::Stay;
+        if transition == Transition::Enter {
             self.access.break_off();
             if met.cured {
                 group.all_mut().for_each(|member| member.found.ambient.distrust(now, 0.0));
@@ -131,23 +131,23 @@ impl Capacities {
             self.compete_all(now, met.lost, group);
         }
         for member in group.running_mut() {
-            if let Turn::Leave { .. } = turn {
+            if let Transition::Leave { .. } = transition {
                 member.found.leave_rivalry(now);
                 member.estimate_by_path();
             }
             if rules {
-                member.found.stand_beside(self.company.is_pulsing());
-            } else if !self.company.is_suspected()
+                member.found.stand_beside(self.cross_traffic.is_pulsing());
+            } else if !self.cross_traffic.is_suspected()
                 && !member.found.rivalry.is_on()
                 && let Some(judged) = member.judged
             {
                 member.found.rivalry.calm = judged.delivered;
             }
         }
-        match turn {
-            Turn::Leave { full: true } => self.access.refute(met.came, drain, DRAIN_PULSE),
-            Turn::Leave { full: false } => self.access.guess(met.came),
-            Turn::Enter | Turn::Stay => {}
+        match transition {
+            Transition::Leave { full: true } => self.access.refute(met.came, drain, DRAIN_PULSE),
+            Transition::Leave { full: false } => self.access.guess(met.came),
+            Transition::Enter | Transition::Stay => {}
         }
         rules
     }
@@ -170,7 +170,7 @@ impl Capacities {
             found.rivalry.meet(now, companions(*id, queue, threshold, &queues).map(|(other, ..)| *other));
             let others = queues.iter().filter(|(other, ..)| found.rivalry.is_companion(*other));
             let together = others.fold(came, |sum, (_, _, came)| sum.saturating_add(*came));
-            let turn = found.rivalry.company.on_interval(Seen {
+            let transition = found.rivalry.cross_traffic.on_interval(Seen {
                 now,
                 sent: came.mul_f64(1.0 / (1.0 - judged.interval.loss.min(0.9))),
                 came,
@@ -182,9 +182,9 @@ impl Capacities {
                 probing: self.probes.is_on(),
                 cured: false,
             });
-            match turn {
-                Turn::Enter => found.enter_rivalry(now, sample, (self.policy(), 1.0), came, judged.has_lost()),
-                Turn::Leave { full } => {
+            match transition {
+                Transition::Enter => found.enter_rivalry(now, sample, (self.policy(), 1.0), came, judged.has_lost()),
+                Transition::Leave { full } => {
                     found.leave_rivalry(now);
                     if full {
                         found.path.refute(came, queue.as_secs_f64() / interval.as_secs_f64(), DRAIN_PULSE);
@@ -193,10 +193,10 @@ impl Capacities {
                     }
                     found.estimate_by_path(sample);
                 }
-                Turn::Stay => {}
+                Transition::Stay => {}
             }
-            if found.rivalry.company.is_competing() || turn != Turn::Stay {
-                found.stand_beside(found.rivalry.company.is_pulsing());
+            if found.rivalry.cross_traffic.is_competing() || transition != Transition::Stay {
+                found.stand_beside(found.rivalry.cross_traffic.is_pulsing());
             }
         }
     }
@@ -210,8 +210,8 @@ impl Capacities {
         }
         let paths_bind = group.running().all(|member| member.found.path_binds(&member.sample));
         let is_access = self.access.cap().is_some() && (count == 1 || !paths_bind);
-        if is_access || self.company.is_competing() {
-            let (grown, most) = (more.min(self.company.contend(now)), self.company.most());
+        if is_access || self.cross_traffic.is_competing() {
+            let (grown, most) = (more.min(self.cross_traffic.contend(now)), self.cross_traffic.most());
             self.access.break_off();
             for Member { sample, found, .. } in group.under_way_mut() {
                 found.expect_more(sample, grown, most.mul_f64(1.0 / count as f64));
@@ -220,8 +220,8 @@ impl Capacities {
         } else if count > 1 {
             let bound = |found: &Found| found.path.limit().is_some() || found.rivalry.is_on();
             for Member { sample, found, .. } in group.under_way_mut().filter(|member| bound(member.found)) {
-                let grown = more.min(found.rivalry.company.contend(now));
-                found.expect_more(sample, grown, found.rivalry.company.most());
+                let grown = more.min(found.rivalry.cross_traffic.contend(now));
+                found.expect_more(sample, grown, found.rivalry.cross_traffic.most());
                 if !found.rivalry.is_on() {
                     found.path.break_off();
                     found.enter_rivalry(now, sample, (self.policy(), 1.0), sample.told, false);
@@ -230,7 +230,7 @@ impl Capacities {
         }
     }
 
-    /// Has each flow that does not yet compete do so.
+    /// Makes each flow compete that does not yet.
     pub(in crate::gtp) fn compete_all(&self, now: Time, lost: bool, group: &mut Group<'_>) {
         let objects: Vec<_> = group.running().map(|member| member.sample.object).collect();
         let rates: Vec<Bitrate> =
@@ -244,7 +244,7 @@ impl Capacities {
     }
 }
 
-/// Those of our other flows that see a queue as long as flow `id` does beyond the receiver's: they may share a place.
+/// Our other flows that see, beyond the receiver's queue, a queue as long as flow `id` does: they may share a link.
 fn companions(
     id: FlowId,
     queue: Span,

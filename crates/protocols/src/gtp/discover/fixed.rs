@@ -4,7 +4,7 @@ use inhaul_base::{Bitrate, Span, Time};
 
 use super::bound::{Bound, DRAIN_MAX};
 use super::found::{Found, Sample};
-use super::judgement::{Judgement, Look, queue_threshold};
+use super::judgement::{Conditions, Judgement, queue_threshold};
 use super::member::{Group, Member};
 use super::strain::Strain;
 use crate::gtp::monitor::Interval;
@@ -49,8 +49,8 @@ fn judge_member(now: Time, interval: Span, threshold: Span, seen: Interval, alon
     let Member { sample, found, .. } = member;
     // The flow does not yield to a queue, and the queue does not count as the path's delay.
     let testing = found.path.is_testing();
-    let look = Look { now, threshold, alarmed: false, testing, probing: false, shy: true };
-    let judged = Judgement::of(sample, found, seen, look);
+    let conditions = Conditions { now, threshold, alarmed: false, testing, probing: false, shy: true };
+    let judged = Judgement::of(sample, found, seen, conditions);
     if judged.in_vain {
         found.path.forgive();
     }

@@ -20,9 +20,9 @@ const LIMITED_AFTER: u32 = 2;
 const USED_INTERVALS: usize = 4;
 /// ... and this much more (gtp-2004 4.2: 0.02 r_total).
 const LIMITED_STEP: f64 = 1.02;
-/// A path is short when its RTT is no longer than this.
+/// A path is short if its RTT is at most this.
 const SHORT_RTT: Span = Span::from_millis(5);
-/// A queue as long as this is borne: where all that requests let through is no longer.
+/// A queue up to this length is tolerated: if all requested bytes make no longer one.
 const WINDOW_QUEUE: Span = Span::from_millis(2);
 /// A target binds when it is this close to the bound.
 pub(in crate::gtp) const BINDS: f64 = 0.99;
@@ -75,7 +75,7 @@ impl Sample {
 /// The law's orders to a flow's monitor and plans after examining the flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::gtp) struct Orders {
-    /// A queue of this length is none: it becomes part of the path's delay.
+    /// A queue of this length no longer counts: it becomes part of the path's delay.
     pub(in crate::gtp) delay_is_base: Option<Span>,
     /// The delay without a queue stays known.
     pub(in crate::gtp) keep_base: bool,

@@ -32,12 +32,12 @@ const OURS_COMES: f64 = 0.75;
 const MISSING_MAX: u32 = 5;
 /// ... TCP takes another path, and does not count for this long.
 const DOUBTED: Span = Span::from_secs(60);
-/// Most looks that are kept.
+/// Most reports that are kept.
 const LOOKS_MAX: usize = 64;
 
 /// One report of the host about its TCP.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Report {
     at: Time,
     /// Arrivals of our flows and of TCP together, and of TCP.
     together: Bitrate,
@@ -48,7 +48,7 @@ struct Look {
 #[derive(Debug, Default)]
 pub(super) struct HostTcp {
     flows: TcpFlows,
-    looks: VecDeque<Look>,
+    reports: VecDeque<Report>,
     /// When all of our flows had received how many bytes.
     noted: Option<(Time, u64)>,
     /// TCP has room until this time; and its rate when the trial began, or less.
@@ -70,10 +70,12 @@ impl HostTcp {
             (self.took, self.trial) = (tcp, now + TRIAL);
         }
         self.took = self.took.min(tcp);
-        while self.looks.front().is_some_and(|look| now.since(look.at) > TCP_RECENT) || self.looks.len() >= LOOKS_MAX {
-            self.looks.pop_front();
+        while self.reports.front().is_some_and(|report| now.since(report.at) > TCP_RECENT)
+            || self.reports.len() >= LOOKS_MAX
+        {
+            self.reports.pop_front();
         }
-        self.looks.push_back(Look { at: now, together: ours.saturating_add(tcp), tcp });
+        self.reports.push_back(Report { at: now, together: ours.saturating_add(tcp), tcp });
     }
 
     /// Whether the host's TCP takes a part that matters.
@@ -83,9 +85,9 @@ impl HostTcp {
 
     /// The most that came of late, of our flows and of TCP; `None` where TCP does not matter.
     pub(super) fn together(&self, now: Time) -> Option<Bitrate> {
-        let last = self.looks.back().filter(|look| now.since(look.at) <= FRESH && now >= self.doubted)?;
-        let recent = self.looks.iter().filter(|look| now.since(look.at) <= RECENT);
-        let most = recent.map(|look| look.together).max()?;
+        let last = self.reports.back().filter(|report| now.since(report.at) <= FRESH && now >= self.doubted)?;
+        let recent = self.reports.iter().filter(|report| now.since(report.at) <= RECENT);
+        let most = recent.map(|report| report.together).max()?;
         (last.tcp > Bitrate::ZERO && last.tcp >= most.mul_f64(PART_MIN)).then_some(most)
     }
 
@@ -101,7 +103,7 @@ impl HostTcp {
 
     /// Each TCP flow's demand: its rate, raised to its rate before a loss, and room to grow.
     fn demands(&self, now: Time, settled: bool) -> impl Iterator<Item = Bitrate> + '_ {
-        let most = self.looks.iter().map(|look| look.tcp).max().unwrap_or(Bitrate::ZERO);
+        let most = self.reports.iter().map(|report| report.tcp).max().unwrap_or(Bitrate::ZERO);
         let before_loss = (most.as_f64() / self.flows.total().as_f64().max(1.0)).clamp(1.0, BEFORE_LOSS);
         let room = if settled && now < self.trial { ROOM } else { 1.0 };
         self.flows.rates().map(move |rate| rate.mul_f64(before_loss * room))
@@ -116,7 +118,7 @@ impl HostTcp {
         left(capacity, &self.demands(now, settled).collect::<Vec<_>>(), ours)
     }
 
-    /// There was congestion in an interval, in which `came` came of what was `granted` to our flows.
+    /// There was congestion in an interval in which `came` arrived of our flows' `granted` rates.
     pub(super) fn on_congestion(&mut self, now: Time, came: Bitrate, granted: Bitrate) {
         self.missing = if came < granted.mul_f64(OURS_COMES) { self.missing + 1 } else { 0 };
         if self.missing >= MISSING_MAX {
@@ -133,7 +135,7 @@ fn left(capacity: Bitrate, theirs: &[Bitrate], ours: &[(f64, Bitrate)]) -> Bitra
     Bitrate::from_bps(capacity.bps().saturating_sub(granted.bps()))
 }
 
-/// The share of weight 1 that all get who want it.
+/// The share of weight 1 for all with enough demand.
 fn level(capacity: Bitrate, theirs: &[Bitrate], ours: &[(f64, Bitrate)]) -> Bitrate {
     let theirs = theirs.iter().map(|demand| (1.0, demand.as_f64()));
     let ours = ours.iter().map(|(weight, demand)| (weight.max(1e-3), demand.as_f64()));
@@ -196,7 +198,7 @@ mod tests {
             let level = level(capacity, &theirs, &ours);
             let rest = left(capacity, &theirs, &ours);
             let granted: u64 = theirs.iter().map(|demand| (*demand).min(level).bps()).sum();
-            // The sum is no more than there is, but for rounding.
+            // The sum is at most the capacity, except for rounding.
             prop_assert!(granted + rest.bps() <= capacity.bps() + theirs.len() as u64);
             // No TCP flow has less than its demand and its fair share.
             let weights = theirs.len() as f64 + ours.iter().map(|(weight, _)| weight).sum::<f64>();
@@ -242,12 +244,12 @@ mod tests {
         let (host, now) = told(&[20; 30]);
         assert_eq!(host.left(now, mbps(200), true, &[(1.0, ANY)]), mbps(180));
         // Now and then it is asked again.
-        let asked = (30..222).filter(|looks| {
-            let (host, now) = told(&vec![20; *looks]);
+        let asked = (30..222).filter(|reports| {
+            let (host, now) = told(&vec![20; *reports]);
             host.left(now, mbps(200), true, &[(1.0, ANY)]) < mbps(180)
         });
         let asked = asked.count();
-        assert!((40..=56).contains(&asked), "{asked} of 192 looks");
+        assert!((40..=56).contains(&asked), "{asked} of 192 reports");
         // Its rate before a loss is still granted to it.
         let (host, now) = told(&[100, 100, 100, 70]);
         assert_eq!(host.left(now, mbps(200), true, &[(1.0, ANY)]), mbps(100));

@@ -39,7 +39,7 @@ pub(super) struct Judgement {
 
 /// How an interval is looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Conditions {
     pub(super) now: Time,
     /// How long a queue must be to count.
     pub(super) threshold: Span,
@@ -55,8 +55,8 @@ pub(super) struct Look {
 
 impl Judgement {
     /// The judgement of `interval`. Delay that is attributed to the path no longer counts as a queue.
-    pub(super) fn of(sample: &mut Sample, found: &mut Found, mut interval: Interval, look: Look) -> Self {
-        let Look { now, threshold, alarmed, testing, probing, shy } = look;
+    pub(super) fn of(sample: &mut Sample, found: &mut Found, mut interval: Interval, conditions: Conditions) -> Self {
+        let Conditions { now, threshold, alarmed, testing, probing, shy } = conditions;
         let seen = Loss { ratio: interval.loss, packets: interval.packets };
         // Much loss and a queue are congestion, however often a cut of the rate was in vain.
         let whole = found.ambient.excess(seen) == 0.0 && seen.ratio < FOREIGN_LOSS;

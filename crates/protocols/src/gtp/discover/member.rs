@@ -1,4 +1,4 @@
-//! The flows of a receiver while the law looks at them.
+//! The flows of a receiver while the law evaluates them.
 
 use inhaul_base::Bitrate;
 use inhaul_transport::FlowId;

@@ -6,15 +6,15 @@
 //! changes no flow; it leaves [orders](found::Orders) for a flow's monitor.
 //!
 //! [`Capacities`] is the law of all flows together. Intervals are evaluated by `judgement` (of one flow), `ambient` and
-//! `probe` (loss and delay that our rate does not cause), and `company` (whether others fill a queue). The consequences
+//! `probe` (loss and delay that our rate does not cause), and `cross_traffic` (whether others fill a queue). The consequences
 //! are in `bound` (knowledge of a capacity), `compete`, `rivalry` and `shadow` (sharing with TCP as one TCP flow),
 //! `host_tcp` (the receiver's own TCP), `fixed` and `strain` (a rate that is held), and `train` (the first burst).
 
 mod ambient;
 mod bound;
 mod capacities;
-mod company;
 mod compete;
+mod cross_traffic;
 mod fixed;
 mod found;
 mod host_tcp;

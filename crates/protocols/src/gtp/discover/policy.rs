@@ -1,4 +1,4 @@
-//! How much a receiver takes beside others' traffic (PROTOCOL.md 7.7).
+//! A receiver's share beside others' traffic (PROTOCOL.md 7.7).
 
 pub(in crate::gtp) use inhaul_transport::Policy;
 

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_come_ever_more_seldom_while_loss_is_forgiven() {
+    fn probes_become_rarer_while_loss_is_forgiven() {
         let mut probes = Probes::default();
         assert!(!(0..100).any(|_| probes.on_interval(false, true, false)), "nothing to find out");
         let at: Vec<u32> = (1..200).filter(|_| probes.on_interval(true, false, false)).collect();
@@ -212,7 +212,7 @@ mod tests {
         (0..2).for_each(|_| trial.on_probe(of(0.003, 2000)));
         assert!(trial.is_decided());
         assert_eq!(trial.note(of(0.003, 2000)), None);
-        // So little that probes would tell nothing for long is left alone.
+        // Loss so small that probes would take long to explain it is left alone.
         assert!(!tried(0.0).is_worthwhile(2000) && !tried(0.0002).is_worthwhile(2000));
     }
 }

@@ -3,7 +3,7 @@
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
-use super::company::Company;
+use super::cross_traffic::CrossTraffic;
 use super::shadow::Shadow;
 
 /// Flows that saw the same queue may share a place for so long, as far as can be told.
@@ -16,8 +16,8 @@ const COMPANIONS_TIMES: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Rivalry {
     pub(super) shadow: Option<Shadow>,
-    /// Who else is on its path.
-    pub(super) company: Company,
+    /// Cross traffic on its path.
+    pub(super) cross_traffic: CrossTraffic,
     /// Others of our flows that may share a place on its path, and when that showed last.
     companions: Vec<(FlowId, Time, u32)>,
     /// Its requested rate has jumped.
@@ -38,9 +38,9 @@ impl Rivalry {
         self.shadow.is_some()
     }
 
-    /// Whether it does so on its own path.
+    /// Whether it competes on its own path.
     pub(super) fn is_on_path(&self) -> bool {
-        self.is_on() && self.company.is_competing()
+        self.is_on() && self.cross_traffic.is_competing()
     }
 
     /// The data set counts as this many TCP flows from now on.

@@ -4,8 +4,8 @@ use inhaul_base::{Span, Time};
 
 /// Loss that is borne for ever.
 const BORNE: f64 = 0.05;
-/// More is borne until this much would have been lost of all that was sent in as long a time: 15 % for a second and a
-/// half, or all for 150 ms.
+/// More loss is tolerated until this time's worth of sent data would have been lost: 15 % for a second and a half, or
+/// all for 150 ms.
 const STRAIN_MAX: f64 = 0.15;
 /// Lost data is requested on top of the given rate, up to this part.
 const MADE_UP_MAX: f64 = 0.05;
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn little_loss_is_borne_for_ever_and_much_not_for_long() {
         assert_eq!(bears(0.04, 10_000), None);
-        assert!(matches!(bears(0.15, 100), Some(30 | 31))); // 0.1 of 1.5 s, but for rounding
+        assert!(matches!(bears(0.15, 100), Some(30 | 31))); // 0.1 of 1.5 s, except for rounding
         assert_eq!(bears(0.88, 100), Some(4)); // a link of 100 Mbit/s, told 850
     }
 

@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn queue_that_others_fill_whatever_is_left_to_them_is_competed_for() {
+fn a_queue_that_others_always_fill_is_competed_for() {
     let capacity = Bitrate::from_mbps(100);
     let mut host = Host::new(capacity, 0.05, &[None]);
     host.settle(100);

@@ -61,7 +61,7 @@ impl Capacities {
     /// The burst of flow `id` has come. Returns how many packets a longer one has if this one was too short to tell.
     pub(in crate::gtp) fn on_train(&mut self, id: FlowId, burst: Burst, group: &mut Group<'_>) -> Option<u64> {
         let others = group.told();
-        // Loss that all have is the receiver's link's, and waits for who comes new.
+        // Loss that all flows see belongs to the receiver's link, and must not be charged to a new flow.
         let least = group.running().map(|member| member.found.ambient).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
         let sample = group.get_mut(id)?.sample;
         let bound = sample.bound.bytes_in(TRAIN_SPAN_MAX).min(TRAIN_BYTES_MAX);

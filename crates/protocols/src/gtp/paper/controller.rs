@@ -1,4 +1,4 @@
-//! SingleFlowController: the rate that is asked of one sender (gtp-2004 4.1).
+//! SingleFlowController: the rate requested from one sender (gtp-2004 4.1).
 
 use inhaul_base::Bitrate;
 

@@ -1,5 +1,5 @@
-//! What gtp-2004 says of rates, to the letter: one flow's controller (4.1), its estimator (4.2), and when it takes
-//! over targets (4.4).
+//! The rate control of gtp-2004, exactly as published: one flow's controller (4.1), its estimator (4.2), and the time
+//! at which it takes over targets (4.4).
 
 mod controller;
 mod estimator;

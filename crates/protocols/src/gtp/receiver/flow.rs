@@ -346,9 +346,6 @@ impl Flow {
         socket_buffer: u64,
         room: u64,
     ) -> Option<(u32, Vec<ByteRange>)> {
-        if let Some(source) = self.core.source {
-            return self.ask_source(now, source.lanes, object);
-        }
         let may_ask = self.is_running() && self.told_rate > Bitrate::ZERO || matches!(self.phase, Phase::Train { .. });
         if !may_ask {
             return None;
@@ -360,7 +357,7 @@ impl Flow {
         if pending + step > limit || asked {
             return None;
         }
-        // The sender gives up on a receiver that has it hold more.
+        // The sender closes a flow whose receiver requests more.
         let most = RANGES_MAX.min(QUEUED_RANGES_MAX.saturating_sub(self.requests.queued_ranges()));
         let ranges = object.take(limit - pending, u64::from(self.core.block), most, &self.core.avoid);
         if ranges.is_empty() {
@@ -398,7 +395,6 @@ impl Flow {
     }
 
     fn stalls_at(&self) -> Option<Time> {
-        // Whoever reads from a source says when it has failed.
         if self.requests.pending_bytes() == 0 || self.core.source.is_some() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What holds a flow's rate, for who looks on.
+//! The limit that holds a flow's rate, for displays and reports.
 
 use inhaul_base::Bitrate;
 use inhaul_transport::HeldBy;

@@ -63,7 +63,7 @@ impl Gtp {
         }
     }
 
-    /// Has an open flow take up work, or rest if there is none.
+    /// Makes an open flow take up work, or rest if there is no work.
     fn begin(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
         if core.is_complete(id) {
             if let Some(flow) = core.flows.get_mut(&id) {
@@ -242,6 +242,9 @@ impl Reception for Gtp {
     }
 
     fn ask(&mut self, now: Time, flow: &mut Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
+        if let Some(source) = flow.core.source {
+            return flow.ask_source(now, source.lanes, object);
+        }
         // Data that comes while the host does not run must fit into its socket buffer.
         let room = if self.outlook.meets(now, flow) { self.socket_buffer / 2 } else { u64::MAX };
         flow.ask(now, object, self.socket_buffer, room)
@@ -295,7 +298,7 @@ impl Reception for Gtp {
                 self.begin(now, id, core); // it was never measured
             }
         }
-        // Who reads a large file wants some of it hundreds of times a second: shares change only when flows wake.
+        // A reader of a large file requests parts hundreds of times a second: shares change only when flows wake.
         if woken {
             self.central.schedule(now, &mut core.flows);
         }

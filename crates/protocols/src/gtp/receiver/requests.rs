@@ -81,7 +81,7 @@ impl Outstanding {
         id
     }
 
-    /// Forgets requests at the front that are answered, but for the last few.
+    /// Forgets answered requests at the front, except the last few.
     fn retire(&mut self) {
         while self.requests.len() > ANSWERED_MAX && self.requests.front().is_some_and(|r| r.pending.is_empty()) {
             self.requests.pop_front();

@@ -7,17 +7,17 @@ use inhaul_transport::kit::wire::RANGES_MAX;
 
 use super::flow::Flow;
 
-/// A source is asked for what comes in this time ...
+/// A request to a source has the bytes of this time ...
 const SOURCE_SPAN: Span = Span::from_millis(500);
 /// ... in whole groups of digests ...
 const SOURCE_BLOCK: u64 = 1 << 20;
-/// ... but for no more than this, and for no more than this part of what is still to be asked for.
+/// ... but at most this many bytes, and at most this part of the bytes that are still wanted.
 const SOURCE_ASK_MAX: u64 = 64 << 20;
 const SOURCE_PARTS: u64 = 8;
 
 impl Flow {
-    /// What is asked of a source at a time: what comes in this time, in whole groups of digests. Towards the end it is
-    /// less, so that the last request of a slow source is not what everything waits for.
+    /// Bytes of the next request, in whole groups of digests. Towards the end it is shorter: then nothing waits long
+    /// for the last request of a slow source.
     fn source_ask(&self, object: &Object) -> u64 {
         let rate = self.stream.rate().min(self.controller.target());
         let left = object.wanted_bytes() / SOURCE_PARTS;
@@ -46,10 +46,10 @@ impl Flow {
         Some((id, ranges))
     }
 
-    /// A source delivered some of what it was asked for.
+    /// A source delivered some of the requested bytes.
     pub(super) fn on_delivery(&mut self, now: Time, range: ByteRange) {
         self.requests.forget(range);
-        self.monitor.on_delivery(range.len());
+        self.monitor.wire_bytes += range.len();
         self.last_data = now;
         self.last_arrival = now;
         self.core.last_heard = now;

@@ -61,7 +61,7 @@ impl Stream {
         self.rate.bytes_in(base_rtt * rtts + WINDOW_SPAN).clamp(WINDOW_MIN, STREAM_AHEAD_MAX)
     }
 
-    /// The highest rate of late; zero while nothing is known.
+    /// The highest recent rate; zero while unknown.
     pub(super) fn rate(&self) -> Bitrate {
         self.rate
     }

@@ -161,7 +161,7 @@ impl SendCapacity {
         let sent: f64 = seen.iter().map(|flow| flow.sent.as_f64()).sum();
         let came = Bitrate::from_f64(sent);
         let is_full = is_full(seen, sent);
-        // One sign may be chance, but for a test.
+        // One sign may be chance, except in a test.
         let tests = self.found.as_ref().is_some_and(|found| found.step > 0.0);
         let is_sure = is_full && (tests || self.suspected > 0);
         self.suspected = if is_full { SIGN_LOOKS } else { self.suspected.saturating_sub(1) };
@@ -191,7 +191,7 @@ impl SendCapacity {
     }
 }
 
-/// Whether flows of several receivers, with most of what leaves, were cut.
+/// Whether flows of several receivers, with most of the sent data, were cut.
 fn is_full(seen: &[Seen], sent: f64) -> bool {
     let cut = || seen.iter().filter(|flow| flow.was_cut());
     let receivers: BTreeSet<IpAddr> = cut().map(|flow| flow.receiver).collect();

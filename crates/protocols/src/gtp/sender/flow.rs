@@ -1,4 +1,4 @@
-//! One flow of a sender: what leaves when.
+//! One flow of a sender: its schedule of sending.
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::sender::{FlowCore, SenderFlow, Slot};
@@ -24,7 +24,7 @@ const TURN_BYTES_MAX: u64 = 1 << 20;
 const LATENESS: Span = Span::from_micros(100);
 /// ... and the credit of lateness up to this much leaves little by little.
 pub(super) const LATENESS_KEPT: Span = Span::from_millis(3);
-/// A receiver stops its sender for no longer than this at a time, and no more than this ahead.
+/// A receiver can stop its sender for at most this long at a time, and at most this far ahead.
 const HOLD_MAX: Span = Span::from_secs(1);
 
 /// A flow's state at the sender.

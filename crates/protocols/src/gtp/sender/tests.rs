@@ -147,7 +147,7 @@ impl Bench {
 
 proptest! {
     #[test]
-    fn no_more_than_r_send_is_granted_and_nobody_is_forgotten(steps in proptest::collection::vec(step(), 1..80)) {
+    fn no_more_than_r_send_is_granted_and_no_flow_is_forgotten(steps in proptest::collection::vec(step(), 1..80)) {
         let sender = GtpSender::new(Gtp::new(&EndpointConfig::new(Role::Sender, 1)), &EndpointConfig::new(Role::Sender, 1));
         let mut bench = Bench { sender, now: Time::ZERO, requests: BTreeMap::new() };
         for step in &steps {
@@ -286,7 +286,7 @@ fn total(leaving: &BTreeMap<(FlowId, SocketAddr), u64>) -> u64 {
 }
 
 #[test]
-fn whatever_rate_is_asked_for_others_have_their_turn() {
+fn others_have_their_turn_beside_any_requested_rate() {
     let mut bench = offering(64 * MIB, 9000, None);
     bench.offer(2, 64 * MIB, 9000);
     for (number, port) in [(1, 9), (2, 10)] {

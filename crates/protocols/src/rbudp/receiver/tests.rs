@@ -1,4 +1,4 @@
-//! A receiver under a hand that plays the sender.
+//! A receiver against a scripted sender.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -210,7 +210,7 @@ fn a_pause_that_is_over_too_short_or_far_away_is_not_told_and_a_long_one_is_cut(
 }
 
 #[test]
-fn who_expects_no_data_holds_nobody() {
+fn a_receiver_without_expected_data_sends_no_hold() {
     let config = EndpointConfig::new(Role::Receiver, 1);
     let mut receiver = RbudpReceiver::new(Rbudp::plus(&config, Some(Bitrate::from_mbps(100))));
     open(&mut receiver, Span::ZERO);

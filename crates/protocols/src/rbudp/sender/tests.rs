@@ -141,7 +141,7 @@ fn a_round_ends_with_done_and_the_answer_begins_the_next() {
 fn the_rate_is_exact_and_the_lower_of_those_that_were_told() {
     let mut bench = Bench::new(Some(Bitrate::from_mbps(100)));
     bench.request(1, &[(0, SIZE)]);
-    // 1,052 bytes a packet: 118.8 packets in 10 ms, and two at first with what 250 us bring.
+    // 1,052 bytes a packet: 118.8 packets in 10 ms, and two at first with the credit of 250 us.
     let packets = |bench: &mut Bench, millis: u64| {
         let before = bench.seen.bodies.len();
         for _ in 0..millis / 10 {

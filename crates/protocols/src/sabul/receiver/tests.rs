@@ -1,4 +1,4 @@
-//! A receiver under a hand that plays the sender.
+//! A receiver against a scripted sender.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};

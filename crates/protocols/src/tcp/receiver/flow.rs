@@ -4,7 +4,7 @@ use inhaul_base::{ByteRange, Sequence, Span, Time};
 use inhaul_transport::kit::division::{Share, Shared};
 use inhaul_transport::kit::receiver::{FlowCore, ReceiverFlow, Silence};
 use inhaul_transport::kit::wire::RANGES_MAX;
-use inhaul_transport::kit::{Asked, Meter, Object};
+use inhaul_transport::kit::{Meter, Object, Outstanding};
 use inhaul_transport::{Expected, FlowStats};
 
 use super::reassembly::{Arrival, Reassembly};
@@ -25,7 +25,7 @@ const MUTE_MAX: Span = Span::from_secs(150);
 /// A flow's state at the receiver.
 pub(crate) struct Flow {
     pub(super) core: FlowCore,
-    pub(super) asked: Asked,
+    pub(super) outstanding: Outstanding,
     /// The flow's share.
     share: Share,
     reassembly: Reassembly,
@@ -49,7 +49,7 @@ impl Flow {
         core.block_max = options.segment.unwrap_or(u16::MAX);
         Self {
             core,
-            asked: Asked::default(),
+            outstanding: Outstanding::default(),
             share: Share::default(),
             reassembly: Reassembly::default(),
             window: options.window_max,
@@ -85,8 +85,8 @@ impl Flow {
 
     /// Requests more if enough of the requested bytes have come. Returns the request's number and ranges.
     pub(super) fn ask(&mut self, now: Time, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
-        let (lead, pending) = (self.lead(), self.asked.pending_bytes());
-        if !self.share.is_granted() || pending + lead / LEAD_STEP > lead || !self.asked.has_room(RANGES_MAX) {
+        let (lead, pending) = (self.lead(), self.outstanding.pending_bytes());
+        if !self.share.is_granted() || pending + lead / LEAD_STEP > lead || !self.outstanding.has_room(RANGES_MAX) {
             return None;
         }
         let segment = u64::from(self.core.block);
@@ -97,7 +97,7 @@ impl Flow {
         if pending == 0 {
             self.last_data = now;
         }
-        Some((self.asked.ask(segment, &ranges), ranges))
+        Some((self.outstanding.ask(segment, &ranges), ranges))
     }
 
     // --- Data and acknowledgements ----------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ impl Flow {
         self.core.last_heard = now;
         self.last_data = now;
         let full_size = bytes >= count * u64::from(self.core.block);
-        self.core.path.on_data(now, full_size, self.asked.pending_bytes() > 0);
+        self.core.path.on_data(now, full_size, self.outstanding.pending_bytes() > 0);
         self.window_log = head.window_log;
         let wire = bytes + count * self.core.overhead();
         self.received_packets += count;
@@ -174,19 +174,19 @@ impl ReceiverFlow for Flow {
     }
 
     fn pending_bytes(&self) -> u64 {
-        self.asked.pending_bytes()
+        self.outstanding.pending_bytes()
     }
 
     fn last_request(&self) -> u32 {
-        self.asked.last_id()
+        self.outstanding.last_id()
     }
 
     fn abandon(&mut self) -> Vec<ByteRange> {
-        self.asked.abandon().iter().collect()
+        self.outstanding.abandon().iter().collect()
     }
 
     fn is_idle(&self) -> bool {
-        self.core.path.is_open() && self.asked.pending_bytes() == 0
+        self.core.path.is_open() && self.outstanding.pending_bytes() == 0
     }
 
     fn time_for(&self, bytes: u64) -> Span {
@@ -202,12 +202,12 @@ impl ReceiverFlow for Flow {
         let silent = self.core.silence();
         let since = self.last_data;
         let mute = Silence { until: since + MUTE_MAX, since, no_path: true };
-        if self.asked.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
+        if self.outstanding.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
     }
 
     fn expected(&self) -> Option<Expected> {
         // Behind a gap the next to come may be the missing one.
-        let (range, body) = self.asked.expected()?;
+        let (range, body) = self.outstanding.expected()?;
         Some(Expected { head_len: HEADER_LEN, body_len: body as usize, range })
     }
 
@@ -218,12 +218,12 @@ impl ReceiverFlow for Flow {
             received_rate: self.meter.rate(),
             target_rate: self.share.target(),
             requested_rate: self.share.said(),
-            outstanding_bytes: self.asked.pending_bytes(),
+            outstanding_bytes: self.outstanding.pending_bytes(),
             ..self.core.stats()
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.asked.memory_bytes() + self.reassembly.memory_bytes()
+        self.outstanding.memory_bytes() + self.reassembly.memory_bytes()
     }
 }

@@ -5,7 +5,7 @@ mod reassembly;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::Object;
-use inhaul_transport::kit::division::{Changed, Division, Told};
+use inhaul_transport::kit::division::{Changed, Division, ToldRate};
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, Reception, Rules, Run};
 use inhaul_transport::{EndpointConfig, FlowId, Place};
@@ -37,8 +37,8 @@ impl Tcp {
     fn look_at_share(&mut self, id: FlowId, core: &mut Core<Flow>) {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let wanted = core.objects.get(&flow.core.join.object).is_some_and(Object::has_wanted);
-        let running = flow.core.path.is_open() && (wanted || flow.asked.pending_bytes() > 0);
-        if let Some(Told(rate)) = self.division.look_at(flow, running) {
+        let running = flow.core.path.is_open() && (wanted || flow.outstanding.pending_bytes() > 0);
+        if let Some(ToldRate(rate)) = self.division.look_at(flow, running) {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
     }
@@ -47,7 +47,7 @@ impl Tcp {
 /// Tells senders their rates; flows that may take something now are asked for it.
 fn tell(core: &mut Core<Flow>, changed: Changed) {
     for (id, told) in changed {
-        if let Some(Told(rate)) = told {
+        if let Some(ToldRate(rate)) = told {
             core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
         core.touch(id);
@@ -104,7 +104,7 @@ impl Reception for Tcp {
             Arrival::InOrder | Arrival::OutOfOrder => {
                 while !rest.is_empty() {
                     let Some(flow) = core.flows.get_mut(&id) else { return };
-                    let Some(asked) = flow.asked.arrive(rest) else {
+                    let Some(asked) = flow.outstanding.arrive(rest) else {
                         rest = ByteRange::new(rest.start.saturating_add(run.body_len), rest.end);
                         flow.core.duplicate_bytes += run.body_len;
                         continue;
@@ -135,7 +135,7 @@ impl Reception for Tcp {
         flow.ask(now, object)
     }
 
-    /// Segments are never cut anew: the stream goes on behind all that were sent.
+    /// Segments are never cut anew: the stream continues behind all sent ones.
     fn on_narrower(&mut self, _now: Time, id: FlowId, core: &mut Core<Flow>) {
         if let Some(flow) = core.flows.get_mut(&id) {
             let from = flow.restart();

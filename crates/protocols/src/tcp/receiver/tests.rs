@@ -1,4 +1,4 @@
-//! A receiver under a hand that plays the sender.
+//! A receiver against a scripted sender.
 
 use super::*;
 use crate::tcp::wire::Timestamp;
@@ -95,9 +95,9 @@ fn an_old_range_in_front_does_not_hide_a_new_one_behind() {
     let mut r = receiver();
     // As if the object had been asked for in two requests, and the first had been answered.
     let flow = r.core_mut().flows.get_mut(&FlowId(1)).unwrap();
-    flow.asked = inhaul_transport::kit::Asked::default();
-    flow.asked.ask(1_000, &[ByteRange::new(0, 3_000)]);
-    flow.asked.ask(1_000, &[ByteRange::new(3_000, SIZE)]);
+    flow.outstanding = inhaul_transport::kit::Outstanding::default();
+    flow.outstanding.ask(1_000, &[ByteRange::new(0, 3_000)]);
+    flow.outstanding.ask(1_000, &[ByteRange::new(3_000, SIZE)]);
     assert_eq!(deliver(&mut r, 0, 3), [ByteRange::new(0, 3_000)]);
     assert_eq!(deliver(&mut r, 1, 5), [ByteRange::new(3_000, 5_000)]);
 }

@@ -1,4 +1,4 @@
-//! One flow of a sender: what leaves when.
+//! One flow of a sender: its schedule of sending.
 
 use inhaul_base::{Bitrate, Sequence, Time};
 use inhaul_transport::kit::sender::{Allowance, FlowCore, SenderFlow};
@@ -45,7 +45,7 @@ impl SendFlow {
         self.wants_turn = true;
     }
 
-    /// Segments as they were cut do not pass any more: all that was requested is forgotten, and the stream goes on at
+    /// Segments of the old size no longer pass the path: all requests are forgotten, and the stream continues at
     /// `from`.
     pub(super) fn restart(&mut self, now: Time, from: Sequence) -> Result<(), FlowError> {
         self.core.queue.cancel(u32::MAX);
@@ -73,7 +73,7 @@ impl SendFlow {
 
     /// Appends datagrams that may leave, as far as `may` allows it and `out` has room.
     pub(super) fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
-        // Who runs out of room wants to go on.
+        // A flow that runs out of room stays due.
         self.wants_turn = false;
         let Some(route) = self.core.route(now) else { return };
         let overhead = self.core.overhead();

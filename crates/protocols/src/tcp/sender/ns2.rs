@@ -1,13 +1,13 @@
-//! A sender as that of ns-2.26's `Agent/TCP/Sack1`, for papers that were simulated with it: what leaves when differs from
-//! today's TCP wherever packets are lost. Written from its behaviour; ns-2 shares no code with this.
+//! A sender as that of ns-2.26's `Agent/TCP/Sack1`, for papers that were simulated with it: after losses, its schedule
+//! of sending differs from today's TCP. Written from its behaviour; ns-2 shares no code with this.
 //!
 //! - Recovery begins with the third acknowledgement that reports something new behind a gap. From then on every gap below
 //!   the highest reported segment is sent again once, the lowest first.
 //! - The pipe begins as all outstanding segments, lost ones included, less three. Each acknowledgement reduces it by
 //!   one, and an acknowledgement of new segments in order by two. So with many losses, few segments leave before
 //!   acknowledgements of retransmissions come; each of those releases two.
-//! - A retransmission that is lost is found by a timeout. Then all that was reported is forgotten, and everything from the
-//!   first missing segment on is sent again, in slow start from one segment. Until that is acknowledged no recovery begins.
+//! - A retransmission that is lost is found by a timeout. Then all reports are forgotten, and everything from the first
+//!   missing segment on is sent again, in slow start from one segment. Until that is acknowledged no recovery begins.
 //! - Only blocks (fhstcp-2005) are spread over time: segments released by an acknowledgement leave at once.
 //! - A cut in slow start, and the first cut, always halves the window.
 //!

@@ -1,4 +1,4 @@
-//! A stream under a hand that plays the receiver.
+//! A stream against a scripted receiver.
 
 use super::*;
 use crate::laws::{LawConfig, LawName};

@@ -1,4 +1,4 @@
-//! Spreading a window over time, as its law wishes.
+//! Spreads a window over time, in the way that its law sets.
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::Pace;

@@ -1,4 +1,4 @@
-//! How long a segment that was overtaken is waited for before it counts as lost: RACK (RFC 8985).
+//! RACK (RFC 8985): the time until an overtaken segment counts as lost.
 //!
 //! A segment is judged by the time of its *last sending*. It is lost once a later sent segment has come, and it is
 //! later than reordering explains. So a lost retransmission is found like any other loss, in a round trip.

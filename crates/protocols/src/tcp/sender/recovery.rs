@@ -1,5 +1,5 @@
-//! How a sender comes through losses: by selective acknowledgements, with the window reduced in proportion to
-//! deliveries (PRR, RFC 9937), or after a timeout (RFC 6298) in slow start.
+//! A sender's recovery from losses: by selective acknowledgements, with the window reduced in proportion to deliveries
+//! (PRR, RFC 9937), or after a timeout (RFC 6298) in slow start.
 
 use crate::tcp::options::ACK_EVERY;
 use crate::tcp::wire::Timestamp;
@@ -46,8 +46,7 @@ pub(super) struct LossProbe {
     pub(super) again: bool,
 }
 
-/// What tells that a repair, or a timeout, was a mistake: all that it sent again had come (RFC 2883, as Linux uses
-/// it).
+/// Detects a spurious repair or timeout: all its retransmissions had already come (RFC 2883, as Linux uses it).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Duplicates {
     /// Segments sent again since it began.
@@ -97,7 +96,7 @@ impl ProportionalReduction {
         let may_send = if pipe > self.target {
             (self.delivered * self.target).div_ceil(self.flight).saturating_sub(self.out)
         } else {
-            // Back up to the target: as much as is delivered, and faster where the repair makes progress, by one
+            // Back up to the target: as much as is delivered, and faster while the repair makes progress, by one
             // segment for each acknowledgement that RFC 5681 4.2 asks for. A busy host sends one for many segments, or
             // reads many before it sends.
             let faster = if safe { delivered.div_ceil(ACK_EVERY) } else { 0 };

@@ -1,4 +1,4 @@
-//! The scoreboard: which segments are on their way, which have come, which are lost and wait to be sent again.
+//! The scoreboard: segments in flight, arrived segments, and lost segments that wait for retransmission.
 //!
 //! Losses are found in the order of sending (RFC 8985): segments sent once have that order by number; retransmitted
 //! segments have a queue of their own. Each is looked at a bounded number of times between leaving and being

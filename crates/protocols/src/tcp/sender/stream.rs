@@ -362,8 +362,8 @@ impl Stream {
         }
     }
 
-    /// Forgets all that is on its way and goes on with segment `from`, as after a timeout: one segment, until it is
-    /// acknowledged. False when that is not behind all that was sent.
+    /// Forgets all segments in flight and continues with segment `from`, as after a timeout: one segment, until it is
+    /// acknowledged. False if `from` is not behind all sent segments.
     pub(super) fn restart(&mut self, now: Time, from: Sequence) -> bool {
         let first = self.board.first();
         let ahead = from.ahead_of(Sequence::new(first as u32));
@@ -383,7 +383,7 @@ impl Stream {
         true
     }
 
-    /// The segment that a number on the wire means: one of those on their way, or the next. `None`: none of them.
+    /// The segment of a number on the wire: one in flight, or the next. `None`: neither.
     fn number_of(&self, wire: Sequence) -> Option<u64> {
         let ahead = wire.ahead_of(Sequence::new(self.board.first() as u32));
         let number = self.board.first().checked_add_signed(i64::from(ahead))?;

@@ -1,4 +1,4 @@
-//! A stream under a hand that plays the receiver.
+//! A stream against a scripted receiver.
 
 use super::*;
 use crate::laws::{LawConfig, LawName};
@@ -435,7 +435,7 @@ fn a_window_that_idled_starts_anew() {
 proptest! {
     /// For all acknowledgements, including impossible ones, nothing breaks, and the segments in flight stay bounded.
     #[test]
-    fn hostile_acknowledgements_harm_nobody_else(
+    fn hostile_acknowledgements_harm_no_other_flow(
         law in 1..=LawName::ALL.len() as u8,
         acks in prop::collection::vec((0..80u32, prop::collection::vec((any::<u32>(), 0..100u32), 0..4), any::<u32>()), 1..60),
         far in any::<bool>(),

@@ -1,4 +1,4 @@
-//! A sender under a hand that plays receivers, honest or not.
+//! A sender against scripted receivers, honest or not.
 
 use super::*;
 use crate::laws::LawName;

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn speed_is_of_the_median_interval_whatever_single_ones_were() {
+    fn speed_is_of_the_median_interval_with_any_outliers() {
         let mut arrivals = Arrivals::new(SpeedRule::Filtered);
         let mut now = 0;
         for k in 0..64 {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn speed_since_the_last_ack_is_the_median_s_whatever_the_pauses() {
+    fn speed_since_the_last_ack_is_the_median_s_with_any_pauses() {
         // udt-2004 2.3: packet sending may not be continuous, so an interval may be unnecessarily large.
         let mut arrivals = Arrivals::new(SpeedRule::SinceAck);
         assert_eq!(arrivals.speed(), 0);
@@ -252,7 +252,7 @@ mod tests {
             arrivals.arrive(at((k - u64::from(k % 16 == 1)) * 100 + if k % 16 == 1 { extra } else { 0 }), k, 1);
         }
         assert_eq!(arrivals.capacity(), 83_333);
-        // The first by itself, and the second with those behind it.
+        // The first on its own, and the second with later ones.
         let mut joined = Arrivals::new(SpeedRule::Filtered);
         for k in 0..20 {
             joined.arrive(at(k * 1_600), k * 16, 1);

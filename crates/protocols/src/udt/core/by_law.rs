@@ -1,4 +1,4 @@
-//! A congestion control law of TCP in UDT's place, as UDT's configurable congestion control had them.
+//! A TCP congestion control law in place of UDT's own, as in UDT's configurable congestion control.
 //!
 //! Its input is limited to UDT's measurements: ACKs are cumulative, and the receiver measures the round-trip time. So a
 //! law sees no rate of delivery, and BBR cannot work here.

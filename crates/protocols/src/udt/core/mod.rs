@@ -20,7 +20,7 @@ pub use control::Control;
 pub use native::{Native, Variant, WINDOW_MORE};
 pub use receive::{Arrival, ReceiveSide};
 pub use samples::{ControlLimits, Nak, Progress, Tick};
-pub use send::{BadNumber, Expired, Next, SendSide, Turn};
+pub use send::{BadNumber, Expired, Next, NextAction, SendSide};
 pub use terms::{Ack, Feedback, LIGHT_ACK_EVERY, Losses, PAIR_EVERY, Reporting, SYN, SpeedRule};
 
 /// Bits of numbers on UDT's wires.

@@ -136,7 +136,7 @@ impl Native {
         }
     }
 
-    /// The flow window, by what arrives in a round trip and a SYN (udt-2004 2.3).
+    /// The flow window, by the arrivals of a round trip and a SYN (udt-2004 2.3).
     fn set_window(&mut self, progress: &Progress) {
         let flow = |speed: f64| speed * (progress.rtt + SYN).as_secs_f64();
         let known = |speed: f64| speed > 0.0;
@@ -179,7 +179,7 @@ impl Native {
         let least = match self.variant {
             Variant::Udt1 | Variant::Paper2004 => 1.0 / packet_bytes as f64,
             Variant::Udt4 => {
-                // Below the rate at which packets were lost, the capacity that a decrease freed is all that is sure.
+                // Below the rate at which packets were lost, only the capacity freed by the decrease is certain.
                 if self.period > self.period_before {
                     left = left.min(capacity / 9.0);
                 }

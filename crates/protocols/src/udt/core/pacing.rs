@@ -1,4 +1,4 @@
-//! When the next packet may leave, by a period of any fraction of a nanosecond.
+//! The time of the next packet, by a period of any fraction of a nanosecond.
 
 use inhaul_base::{Span, Time};
 

@@ -436,7 +436,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_has_come_is_known_whatever_comes(runs in prop::collection::vec((0u64..300, 1u64..20), 0..100)) {
+        fn arrivals_are_known_for_all_sequences(runs in prop::collection::vec((0u64..300, 1u64..20), 0..100)) {
             let (mut side, mut came) = (side(), BTreeSet::new());
             for (number, count) in runs {
                 let new = (number..number + count).filter(|n| came.insert(*n)).count();

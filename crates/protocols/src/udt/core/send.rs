@@ -1,4 +1,4 @@
-//! The sending side: what leaves next, losses first, and when.
+//! The sending side: the next packet, lost ones first, and its time.
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::LossList;
@@ -35,7 +35,7 @@ pub struct Next {
 
 /// A sender's next permitted action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum NextAction {
     /// Send this.
     Send(Next),
     /// Wait until the packet that is next is due.
@@ -178,13 +178,13 @@ impl SendSide {
 
     /// The packet that may leave now; `new`: there is unsent data. Call [`sent`](Self::sent) if it leaves,
     /// [`limited`](Self::limited) if another limit holds it back.
-    pub fn next(&mut self, now: Time, new: bool) -> Turn {
+    pub fn next(&mut self, now: Time, new: bool) -> NextAction {
         self.tick(now);
         let takes = self.receiver_takes.min(self.first.saturating_add(self.limits.window.min(self.window_max)));
         let fresh = (new && self.next < takes).then_some(Next { number: self.next, again: false });
         let again = self.losses.first().map(|number| Next { number, again: true });
         if self.pair && fresh.is_some() && now >= self.limits.frozen_until {
-            return fresh.map_or(Turn::Wait, Turn::Send);
+            return fresh.map_or(NextAction::Wait, NextAction::Send);
         }
         let Some(next) = again.or(fresh) else {
             // Time in which no packet may leave is not made up for.
@@ -193,14 +193,14 @@ impl SendSide {
                 held.window |= new;
                 held.other |= !new;
             });
-            return Turn::Wait;
+            return NextAction::Wait;
         };
         let due = self.pacing.due().max(self.limits.frozen_until);
         if due > now {
             self.held(|held| held.period = true);
-            return Turn::WaitUntil(due);
+            return NextAction::WaitUntil(due);
         }
-        Turn::Send(next)
+        NextAction::Send(next)
     }
 
     /// What [`next`](Self::next) gave has left. Says whether it is the first of a pair that the receiver is to measure:
@@ -218,7 +218,7 @@ impl SendSide {
         }
         self.next = self.next.max(next.number + 1);
         self.pair = next.number.is_multiple_of(PAIR_EVERY);
-        // To send each pair's first packet by itself would cost more than all others together at high rates.
+        // At high rates, sending each pair's first packet on its own would cost more than all others together.
         let measure = self.pair && self.measured.is_none_or(|at| now >= at + MEASURE_INTERVAL);
         if measure {
             self.measured = Some(now);
@@ -368,8 +368,8 @@ impl SendSide {
         (self.first < self.next).then(|| self.expired_at + each)
     }
 
-    /// EXP may be due: nothing was heard from the receiver for long. If no loss is known, all that is not acknowledged
-    /// counts as lost.
+    /// EXP may be due: no message came from the receiver for long. If no loss is known, all unacknowledged packets
+    /// count as lost.
     pub fn on_timer(&mut self, now: Time) -> Expired {
         if self.expires().is_none_or(|due| due > now) {
             return Expired::No;
@@ -388,10 +388,10 @@ impl SendSide {
         if broken { Expired::Broken } else { Expired::KeepAlive }
     }
 
-    /// Forgets all that is on its way and goes on with packet `from`.
+    /// Forgets all packets in flight and continues with packet `from`.
     ///
     /// # Errors
-    /// When that is not behind all that was sent: nothing is changed.
+    /// If that is not behind all sent packets. Then the state is unchanged.
     pub fn restart(&mut self, now: Time, from: u64) -> Result<(), BadNumber> {
         if from < self.next {
             return Err(BadNumber);
@@ -426,7 +426,7 @@ impl SendSide {
         self.next
     }
 
-    /// Packets that are not acknowledged, but for those known to be lost.
+    /// Unacknowledged packets, without known lost ones.
     pub fn in_flight(&self) -> u64 {
         (self.next - self.first).saturating_sub(self.losses.packets())
     }
@@ -499,7 +499,7 @@ mod tests {
     /// All that may leave at `now`.
     fn burst(side: &mut SendSide, now: Time) -> Vec<u64> {
         std::iter::from_fn(|| {
-            let Turn::Send(next) = side.next(now, true) else { return None };
+            let NextAction::Send(next) = side.next(now, true) else { return None };
             side.sent(now, next);
             Some(next.number)
         })
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_of_rate_control_fires_each_syn_whatever_comes() {
+    fn a_timer_of_rate_control_fires_each_syn_with_any_arrivals() {
         let control = Control::native(Variant::Paper2004, 1_000, 1);
         let mut side = SendSide::new(at(0), control, 1_000, Some(Span::from_millis(20)));
         let known = Ack { arrival_speed: 1_000, capacity: 10_000, ..ack(1) };
@@ -609,13 +609,13 @@ mod tests {
             let mut side = side();
             for number in 0..if limited { 10 } else { 16 } {
                 let next = Next { number, again: false };
-                assert_eq!(side.next(at(1), true), Turn::Send(next));
+                assert_eq!(side.next(at(1), true), NextAction::Send(next));
                 side.sent(at(1), next);
             }
             if limited {
                 side.limited(at(1));
             } else {
-                assert_eq!(side.next(at(1), true), Turn::Wait);
+                assert_eq!(side.next(at(1), true), NextAction::Wait);
             }
             side.on_ack(at(21), &ack(10)).unwrap();
             side.limits().window
@@ -625,7 +625,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_the_sides_numbers_stay_in_order(steps in prop::collection::vec((0u8..6, 0u64..40, 0u64..40), 0..80)) {
+        fn the_sides_numbers_stay_in_order_for_all_inputs(steps in prop::collection::vec((0u8..6, 0u64..40, 0u64..40), 0..80)) {
             let (mut side, mut now) = (side(), at(0));
             for (kind, a, b) in steps {
                 now += Span::from_millis(a);

@@ -1,4 +1,4 @@
-//! What all flows and objects of a receiver share.
+//! State common to all flows and objects of a receiver.
 
 use std::collections::VecDeque;
 

@@ -52,7 +52,7 @@ pub struct FlowCore {
     grain: u16,
 }
 
-/// What is known of a source that is no sender of the protocol.
+/// A source that is no sender of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceCore {
     /// How many requests it serves at once.
@@ -97,7 +97,7 @@ impl FlowCore {
         core
     }
 
-    /// The core of a flow that stands for a source. Nothing of a path is to be opened or watched.
+    /// The core of a flow that stands for a source. It has no path to open or watch.
     pub(super) fn of_source(now: Time, join: JoinSource, rules: &Rules) -> Self {
         let JoinSource { flow, object, lanes, limits, .. } = join;
         let path = PathSpec { mtu: u16::MAX, overhead: 0 };
@@ -337,7 +337,7 @@ impl<H: DataHead> Run<H> {
         ByteRange::at(self.head.offset(), self.body_bytes)
     }
 
-    /// Each packet of the run, which is of this message, as a run of its own.
+    /// Each packet of the run, which belongs to this message, as a run of its own.
     pub(super) fn each<'m>(self, message: &'m crate::RxMessage<'_>) -> impl Iterator<Item = Self> + use<'m, H> {
         (0..self.packets).filter_map(move |n| {
             let k = (u64::from(self.first) + n) as usize;

@@ -98,7 +98,7 @@ pub trait Reception: Sized {
     /// Whether it fetches from sources of other kinds as well: see [`Command::JoinSource`].
     const TAKES_SOURCES: bool = false;
 
-    /// A source delivered some of what it was asked for.
+    /// A source delivered some of the requested bytes.
     fn on_delivery(
         &mut self,
         _now: Time,

@@ -18,7 +18,7 @@ pub struct Queue {
 struct Pending {
     id: u32,
     block: u16,
-    /// Never empty, and none of them is.
+    /// Never empty, and without empty ranges.
     ranges: VecDeque<ByteRange>,
 }
 

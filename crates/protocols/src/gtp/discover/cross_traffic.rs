@@ -71,7 +71,7 @@ pub(super) struct Seen {
 
 /// What to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Transition {
     /// All as before.
     Stay,
     /// Others fill the queue: compete.
@@ -108,12 +108,12 @@ struct Standing {
     drained: f64,
 }
 
-/// The judge of who is at a place.
+/// Detects cross traffic at a place.
 #[derive(Debug, Default)]
-pub(super) struct Company {
+pub(super) struct CrossTraffic {
     state: State,
     most: VecDeque<(Time, Bitrate)>,
-    /// The most that ever came, or since it was last begun anew.
+    /// The highest arrival rate, since the start or the last reset.
     peak: Bitrate,
     standing: Standing,
     score: f64,
@@ -124,7 +124,7 @@ pub(super) struct Company {
     unseen_until: Option<Time>,
 }
 
-impl Company {
+impl CrossTraffic {
     /// Whether others' traffic is competed with.
     pub(super) fn is_competing(&self) -> bool {
         !matches!(self.state, State::Calm)
@@ -189,7 +189,7 @@ impl Company {
     }
 
     /// An interval has ended.
-    pub(super) fn on_interval(&mut self, seen: Seen) -> Turn {
+    pub(super) fn on_interval(&mut self, seen: Seen) -> Transition {
         let passed = seen.now.since(std::mem::replace(&mut self.judged, seen.now));
         // Once may be chance: a burst that had gathered somewhere.
         let twice = seen.came.min(self.came);
@@ -202,7 +202,7 @@ impl Company {
         }
     }
 
-    fn calm(&mut self, seen: Seen, passed: Span) -> Turn {
+    fn calm(&mut self, seen: Seen, passed: Span) -> Transition {
         self.score *= (-passed.as_secs_f64() / SCORE_FADES.as_secs_f64()).exp();
         let stands = seen.queue >= seen.threshold;
         if !seen.testing {
@@ -232,23 +232,23 @@ impl Company {
             self.standing = Standing::default();
             self.score = 0.0;
             self.state = State::Competing { full: 0, empty: 0, empty_since: seen.now };
-            return Turn::Enter;
+            return Transition::Enter;
         }
-        Turn::Stay
+        Transition::Stay
     }
 
-    fn competing(&mut self, seen: Seen, full: u32, empty: u32, empty_since: Time) -> Turn {
+    fn competing(&mut self, seen: Seen, full: u32, empty: u32, empty_since: Time) -> Transition {
         if let Some(until) = self.unseen_until {
             // With others there, less than nearly all comes.
             let full_since = if seen.came >= self.most().mul_f64(ALL) { empty_since } else { seen.now };
             if seen.queue < seen.threshold && seen.now < until && seen.now.since(full_since) < EMPTY_MIN {
                 self.state = State::Competing { full, empty, empty_since: full_since };
-                return Turn::Stay;
+                return Transition::Stay;
             }
             self.unseen_until = None;
             if seen.queue < seen.threshold {
                 self.state = State::Calm;
-                return Turn::Leave { full: false };
+                return Transition::Leave { full: false };
             }
         }
         let is_empty = seen.queue < seen.threshold && !seen.lost;
@@ -258,28 +258,28 @@ impl Company {
         let full = if is_full { full + 1 } else { 0 };
         if empty >= EMPTY_INTERVALS && seen.now.since(empty_since) >= EMPTY_MIN {
             self.state = State::Calm;
-            return Turn::Leave { full: false };
+            return Transition::Leave { full: false };
         }
         self.state = if full >= FULL_INTERVALS {
             State::Pulse { left: PULSE_INTERVALS, before: seen.came }
         } else {
             State::Competing { full, empty, empty_since }
         };
-        Turn::Stay
+        Transition::Stay
     }
 
-    fn pulse(&mut self, seen: Seen, left: u32, before: Bitrate) -> Turn {
+    fn pulse(&mut self, seen: Seen, left: u32, before: Bitrate) -> Transition {
         let alone = seen.queue < seen.threshold || seen.came >= before.mul_f64(COMES);
         if left > 1 {
             self.state = State::Pulse { left: left - 1, before };
         } else if alone {
             self.state = State::Calm;
-            return Turn::Leave { full: seen.queue >= seen.threshold };
+            return Transition::Leave { full: seen.queue >= seen.threshold };
         } else {
             self.note(seen.now, before.mul_f64(MORE));
             self.state = State::Competing { full: 0, empty: 0, empty_since: seen.now };
         }
-        Turn::Stay
+        Transition::Stay
     }
 }
 
@@ -292,21 +292,21 @@ mod tests {
 
     /// A place of 100 Mbit/s. The test decides the others' part of the rest, and the length of the queue.
     struct Place {
-        company: Company,
+        cross_traffic: CrossTraffic,
         now: Time,
     }
 
     impl Place {
         /// That has been ours alone.
         fn ours() -> Self {
-            let mut place = Self { company: Company::default(), now: Time::ZERO + Span::from_secs(1) };
-            (0..10).for_each(|_| assert_eq!(place.step(0.99, 0.99, 0, false), Turn::Stay));
+            let mut place = Self { cross_traffic: CrossTraffic::default(), now: Time::ZERO + Span::from_secs(1) };
+            (0..10).for_each(|_| assert_eq!(place.step(0.99, 0.99, 0, false), Transition::Stay));
             place
         }
 
-        fn step(&mut self, sent: f64, came: f64, queue_ms: u64, lost: bool) -> Turn {
+        fn step(&mut self, sent: f64, came: f64, queue_ms: u64, lost: bool) -> Transition {
             let seen = self.seen(sent, came, queue_ms, lost);
-            self.company.on_interval(seen)
+            self.cross_traffic.on_interval(seen)
         }
 
         fn seen(&mut self, sent: f64, came: f64, queue_ms: u64, lost: bool) -> Seen {
@@ -329,8 +329,9 @@ mod tests {
         /// Beside a rival that fills the queue.
         fn shared() -> Self {
             let mut place = Self::ours();
-            let turns: Vec<Turn> = [0.7, 0.6, 0.5, 0.4, 0.4, 0.4].map(|s| place.step(s, s, 20, false)).into();
-            assert!(turns.contains(&Turn::Enter), "{turns:?}");
+            let transitions: Vec<Transition> =
+                [0.7, 0.6, 0.5, 0.4, 0.4, 0.4].map(|s| place.step(s, s, 20, false)).into();
+            assert!(transitions.contains(&Transition::Enter), "{transitions:?}");
             place
         }
     }
@@ -339,7 +340,7 @@ mod tests {
     fn a_queue_that_drains_is_ours() {
         let mut place = Place::ours();
         for queue in [12, 9, 6, 3, 0, 0, 0] {
-            assert_eq!(place.step(0.95, 0.95, queue, false), Turn::Stay);
+            assert_eq!(place.step(0.95, 0.95, queue, false), Transition::Stay);
         }
     }
 
@@ -347,19 +348,20 @@ mod tests {
     fn a_path_that_has_become_longer_is_no_rival() {
         let mut place = Place::ours();
         // It stands for ever, but others take none of the rate.
-        assert!((0..100).all(|_| place.step(0.94, 0.94, 10, false) == Turn::Stay));
+        assert!((0..100).all(|_| place.step(0.94, 0.94, 10, false) == Transition::Stay));
     }
 
     #[test]
     fn others_are_met_within_a_second_and_by_inches_within_two() {
         let mut place = Place::ours();
-        let met = (0..17).position(|k| place.step(0.8 - 0.05 * f64::from(k).min(8.0), 0.7, 20, false) == Turn::Enter);
+        let met =
+            (0..17).position(|k| place.step(0.8 - 0.05 * f64::from(k).min(8.0), 0.7, 20, false) == Transition::Enter);
         assert!(met.is_some(), "within a second");
         let mut place = Place::ours();
         let met = (0..33).position(|k| {
             // The queue is gone now and then, and nothing was left to drain it.
             let queue = if k % 3 == 2 { 0 } else { 4 };
-            place.step(0.8, 0.8, queue, false) == Turn::Enter
+            place.step(0.8, 0.8, queue, false) == Transition::Enter
         });
         assert!(met.is_some(), "within two");
     }
@@ -367,34 +369,36 @@ mod tests {
     #[test]
     fn who_is_alone_again_notices_by_a_pulse() {
         let mut place = Place::shared();
-        let mut turns = Vec::new();
+        let mut transitions = Vec::new();
         for _ in 0..3 {
-            turns.push(place.step(1.0, 1.0, 20, false));
+            transitions.push(place.step(1.0, 1.0, 20, false));
         }
-        assert!(place.company.is_pulsing());
+        assert!(place.cross_traffic.is_pulsing());
         // Less is asked for, and all comes nevertheless: the queue was ours.
-        turns.push(place.step(0.75, 1.0, 18, false));
-        assert_eq!(place.step(0.75, 1.0, 4, false), Turn::Leave { full: true });
-        assert!(turns.iter().all(|turn| *turn == Turn::Stay) && !place.company.is_competing());
+        transitions.push(place.step(0.75, 1.0, 18, false));
+        assert_eq!(place.step(0.75, 1.0, 4, false), Transition::Leave { full: true });
+        assert!(
+            transitions.iter().all(|transition| *transition == Transition::Stay) && !place.cross_traffic.is_competing()
+        );
     }
 
     #[test]
     fn who_is_not_alone_learns_that_the_place_carries_more() {
         let mut place = Place::shared();
         (0..3).for_each(|_| _ = place.step(0.95, 0.95, 20, false));
-        (0..2).for_each(|_| assert_eq!(place.step(0.7, 0.7, 20, false), Turn::Stay));
-        assert!(place.company.is_competing() && !place.company.is_pulsing());
-        assert!(place.company.most() > Bitrate::from_f64(1.08 * CAPACITY));
+        (0..2).for_each(|_| assert_eq!(place.step(0.7, 0.7, 20, false), Transition::Stay));
+        assert!(place.cross_traffic.is_competing() && !place.cross_traffic.is_pulsing());
+        assert!(place.cross_traffic.most() > Bitrate::from_f64(1.08 * CAPACITY));
     }
 
     #[test]
     fn others_have_gone_when_no_queue_stands_for_long() {
         let mut place = Place::shared();
-        let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
+        let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Transition::Leave { full: false });
         assert!(left.is_some_and(|k| (20..30).contains(&k)), "{left:?}: after 1.5 s");
         // Loss is a sign of others too.
         let mut place = Place::shared();
-        assert!((0..40).all(|k| place.step(0.5, 0.5, 0, k % 20 == 19) == Turn::Stay));
+        assert!((0..40).all(|k| place.step(0.5, 0.5, 0, k % 20 == 19) == Transition::Stay));
     }
 
     #[test]
@@ -402,30 +406,30 @@ mod tests {
         let cure = |place: &mut Place| {
             let mut seen = place.seen(0.95, 0.95, 0, false);
             seen.cured = true;
-            assert_eq!(place.company.on_interval(seen), Turn::Enter);
+            assert_eq!(place.cross_traffic.on_interval(seen), Transition::Enter);
         };
         let mut place = Place::ours();
         cure(&mut place);
         // No queue ever shows; they are believed to be there for long.
-        let left = (0..1000).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
+        let left = (0..1000).position(|_| place.step(0.5, 0.5, 0, false) == Transition::Leave { full: false });
         assert!(left.is_some_and(|k| (499..=501).contains(&k)), "{left:?}: 30 s");
         // They have gone when all of the place is ours.
         let mut place = Place::ours();
         cure(&mut place);
-        (0..50).for_each(|_| assert_eq!(place.step(0.6, 0.6, 0, false), Turn::Stay));
-        let left = (0..100).position(|_| place.step(0.95, 0.95, 0, false) == Turn::Leave { full: false });
+        (0..50).for_each(|_| assert_eq!(place.step(0.6, 0.6, 0, false), Transition::Stay));
+        let left = (0..100).position(|_| place.step(0.95, 0.95, 0, false) == Transition::Leave { full: false });
         assert!(left.is_some_and(|k| (24..28).contains(&k)), "{left:?}: 1.5 s");
     }
 
     #[test]
     fn what_came_before_next_to_nothing_was_asked_for_is_remembered() {
         let mut place = Place::ours();
-        place.company.yield_all();
-        (0..1_200).for_each(|_| assert_eq!(place.step(0.01, 0.01, 0, false), Turn::Stay));
-        let times = place.company.contend(place.now);
-        assert!((98.0..100.0).contains(&times) && place.company.is_competing(), "{times}");
+        place.cross_traffic.yield_all();
+        (0..1_200).for_each(|_| assert_eq!(place.step(0.01, 0.01, 0, false), Transition::Stay));
+        let times = place.cross_traffic.contend(place.now);
+        assert!((98.0..100.0).contains(&times) && place.cross_traffic.is_competing(), "{times}");
         // There are no others.
-        let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Turn::Leave { full: false });
+        let left = (0..40).position(|_| place.step(0.5, 0.5, 0, false) == Transition::Leave { full: false });
         assert!(left.is_some_and(|k| (20..30).contains(&k)), "{left:?}");
     }
 
@@ -433,9 +437,9 @@ mod tests {
     fn the_most_is_what_came_twice_and_is_forgotten() {
         let mut place = Place::ours();
         place.step(2.0, 2.0, 0, false);
-        assert!(place.company.most() < Bitrate::from_f64(CAPACITY));
+        assert!(place.cross_traffic.most() < Bitrate::from_f64(CAPACITY));
         (0..1_200).for_each(|_| _ = place.step(0.5, 0.5, 0, false));
-        assert_eq!(place.company.most(), Bitrate::from_f64(0.5 * CAPACITY));
-        assert!(place.company.most.len() <= 12);
+        assert_eq!(place.cross_traffic.most(), Bitrate::from_f64(0.5 * CAPACITY));
+        assert!(place.cross_traffic.most.len() <= 12);
     }
 }

@@ -9,7 +9,7 @@ const ASKED_MAX: usize = 16_384;
 
 /// The ranges that a flow was asked for.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct Outstanding {
     /// Each range as it was asked for, by its start, until all of it has come. Never overlapping.
     ranges: BTreeMap<u64, Range>,
     /// Ranges that have neither come nor been given to other flows.
@@ -27,7 +27,7 @@ struct Range {
     left: u64,
 }
 
-impl Asked {
+impl Outstanding {
     /// Notes a request for `ranges`, to be cut into segments of `segment` bytes, and returns its number.
     pub fn ask(&mut self, segment: u64, ranges: &[ByteRange]) -> u32 {
         for &range in ranges {
@@ -60,18 +60,18 @@ impl Asked {
     /// Bytes `range` came. Returns the front of it, as far as one request asked for it; `None` if they were not
     /// requested, or not as whole segments: that bounds the pieces into which a hostile sender can cut the object.
     pub fn arrive(&mut self, range: ByteRange) -> Option<ByteRange> {
-        let (&start, asked) = self.ranges.range_mut(..=range.start).next_back()?;
-        let range = range.intersection(ByteRange::new(start, asked.end));
+        let (&start, outstanding) = self.ranges.range_mut(..=range.start).next_back()?;
+        let range = range.intersection(ByteRange::new(start, outstanding.end));
         let aligned = !range.is_empty()
-            && (range.start - start).is_multiple_of(asked.segment)
-            && (range.end == asked.end || (range.end - start).is_multiple_of(asked.segment));
+            && (range.start - start).is_multiple_of(outstanding.segment)
+            && (range.end == outstanding.end || (range.end - start).is_multiple_of(outstanding.segment));
         if !aligned {
             return None;
         }
         self.frontier = range.end;
         let new = self.pending.remove(range);
-        asked.left = asked.left.saturating_sub(new);
-        if asked.left == 0 {
+        outstanding.left = outstanding.left.saturating_sub(new);
+        if outstanding.left == 0 {
             self.ranges.remove(&start);
         }
         Some(range)
@@ -97,8 +97,8 @@ impl Asked {
         let on = self.pending.run_at(self.frontier).map(|run| ByteRange::new(self.frontier, run.end));
         let run = on.or_else(|| self.pending.first())?;
         let from = run.start;
-        let (_, asked) = self.ranges.range(..=from).next_back()?;
-        Some((ByteRange::new(from, run.end.min(asked.end)), asked.segment))
+        let (_, outstanding) = self.ranges.range(..=from).next_back()?;
+        Some((ByteRange::new(from, run.end.min(outstanding.end)), outstanding.segment))
     }
 
     /// Bytes of memory, about.
@@ -113,56 +113,56 @@ mod tests {
 
     #[test]
     fn arrive_takes_whole_segments_of_what_was_asked_for() {
-        let mut asked = Asked::default();
-        assert_eq!(asked.ask(1_000, &[ByteRange::new(2_000, 5_500)]), 1);
+        let mut outstanding = Outstanding::default();
+        assert_eq!(outstanding.ask(1_000, &[ByteRange::new(2_000, 5_500)]), 1);
         for (start, end) in [(2_500, 3_500), (2_000, 2_999), (1_000, 3_000), (5_500, 6_000), (3_000, 3_000)] {
-            assert_eq!(asked.arrive(ByteRange { start, end }), None, "[{start}, {end})");
+            assert_eq!(outstanding.arrive(ByteRange { start, end }), None, "[{start}, {end})");
         }
-        let front = asked.arrive(ByteRange::new(5_000, 7_000));
+        let front = outstanding.arrive(ByteRange::new(5_000, 7_000));
         assert_eq!(front, Some(ByteRange::new(5_000, 5_500)), "later bytes belong to another request");
-        assert!(asked.arrive(ByteRange::new(2_000, 4_000)).is_some());
-        assert_eq!(asked.pending_bytes(), 1_000);
-        assert_eq!(asked.expected(), Some((ByteRange::new(4_000, 5_000), 1_000)));
-        assert!(asked.arrive(ByteRange::new(4_000, 5_000)).is_some());
-        assert_eq!(asked.arrive(ByteRange::new(4_000, 5_000)), None);
-        assert_eq!((asked.memory_bytes(), asked.expected()), (0, None));
+        assert!(outstanding.arrive(ByteRange::new(2_000, 4_000)).is_some());
+        assert_eq!(outstanding.pending_bytes(), 1_000);
+        assert_eq!(outstanding.expected(), Some((ByteRange::new(4_000, 5_000), 1_000)));
+        assert!(outstanding.arrive(ByteRange::new(4_000, 5_000)).is_some());
+        assert_eq!(outstanding.arrive(ByteRange::new(4_000, 5_000)), None);
+        assert_eq!((outstanding.memory_bytes(), outstanding.expected()), (0, None));
     }
 
     #[test]
     fn abandon_gives_back_what_is_pending_and_still_knows_it() {
-        let mut asked = Asked::default();
-        asked.ask(1_000, &[ByteRange::new(0, 3_000)]);
-        asked.arrive(ByteRange::new(0, 1_000));
-        assert_eq!(asked.abandon(), RangeSet::from_iter([ByteRange::new(1_000, 3_000)]));
-        assert!(asked.arrive(ByteRange::new(1_000, 2_000)).is_some());
-        // Asked for again, cut in another way.
-        asked.ask(700, &[ByteRange::new(2_000, 3_000)]);
-        assert!(asked.arrive(ByteRange::new(2_700, 3_000)).is_some());
-        assert_eq!(asked.arrive(ByteRange::new(2_100, 3_500)), None);
-        assert_eq!(asked.pending_bytes(), 700);
+        let mut outstanding = Outstanding::default();
+        outstanding.ask(1_000, &[ByteRange::new(0, 3_000)]);
+        outstanding.arrive(ByteRange::new(0, 1_000));
+        assert_eq!(outstanding.abandon(), RangeSet::from_iter([ByteRange::new(1_000, 3_000)]));
+        assert!(outstanding.arrive(ByteRange::new(1_000, 2_000)).is_some());
+        // Requested again, cut in another way.
+        outstanding.ask(700, &[ByteRange::new(2_000, 3_000)]);
+        assert!(outstanding.arrive(ByteRange::new(2_700, 3_000)).is_some());
+        assert_eq!(outstanding.arrive(ByteRange::new(2_100, 3_500)), None);
+        assert_eq!(outstanding.pending_bytes(), 700);
     }
 
     #[test]
     fn has_room_forgets_what_was_given_up_and_nothing_else() {
-        let mut asked = Asked::default();
+        let mut outstanding = Outstanding::default();
         let range = |k: u64| ByteRange::at(k * 2_000, 1_000);
         for k in 0..100 {
-            asked.ask(1_000, &[range(k)]);
+            outstanding.ask(1_000, &[range(k)]);
         }
-        asked.abandon();
+        outstanding.abandon();
         for k in 100..ASKED_MAX as u64 {
-            asked.ask(1_000, &[range(k)]);
+            outstanding.ask(1_000, &[range(k)]);
         }
-        assert!(asked.has_room(100) && !asked.has_room(101));
-        assert!(asked.arrive(range(100)).is_some() && asked.arrive(range(0)).is_none());
+        assert!(outstanding.has_room(100) && !outstanding.has_room(101));
+        assert!(outstanding.arrive(range(100)).is_some() && outstanding.arrive(range(0)).is_none());
     }
 
     #[test]
     fn expected_runs_on_from_what_came_last() {
-        let mut asked = Asked::default();
-        asked.ask(1_000, &[ByteRange::new(0, 10_000)]);
-        asked.arrive(ByteRange::new(0, 2_000));
-        asked.arrive(ByteRange::new(5_000, 6_000));
-        assert_eq!(asked.expected(), Some((ByteRange::new(6_000, 10_000), 1_000)));
+        let mut outstanding = Outstanding::default();
+        outstanding.ask(1_000, &[ByteRange::new(0, 10_000)]);
+        outstanding.arrive(ByteRange::new(0, 2_000));
+        outstanding.arrive(ByteRange::new(5_000, 6_000));
+        assert_eq!(outstanding.expected(), Some((ByteRange::new(6_000, 10_000), 1_000)));
     }
 }
