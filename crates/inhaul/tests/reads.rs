@@ -279,7 +279,7 @@ fn what_is_not_there_is_named() {
         assert!(error.to_string().contains(word), "{error}");
     }
     assert_eq!(set.read("0", 5..5).unwrap(), b"");
-    assert_eq!(client().open("http://x/y").unwrap_err().kind(), ErrorKind::Usage);
+    assert_eq!(client().open("ftp://x/y").unwrap_err().kind(), ErrorKind::Usage);
 }
 
 #[test]

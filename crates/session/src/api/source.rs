@@ -396,7 +396,7 @@ mod tests {
         let text = str::to_owned;
         for (source, error) in [
             ("a:1/f", SourceError::Scheme(text("a:1/f"))),
-            ("http://a/f", SourceError::Scheme(text("http://a/f"))),
+            ("ftp://a/f", SourceError::Scheme(text("ftp://a/f"))),
             ("inhaul:///f", SourceError::Host(text(""))),
             ("inhaul://a,,b/f", SourceError::Host(text(""))),
             ("inhaul://me@a/f", SourceError::Host(text("me@a"))),
