@@ -1,5 +1,5 @@
 //! Transfers that a server carries out for a client: puts, where the client has the data, and copies, where another
-//! server has it. Both are a [`crate::get()`] by the server into its inbox. The client receives the progress.
+//! server has it. Both are a `get` by the server into its inbox. The client receives the progress.
 //!
 //! For a put, the client opens a session for each data set (`Attach`). On this session the two ends change roles: the
 //! server acts like every receiver. Datagrams go in both directions between the server's own port and the socket from

@@ -29,11 +29,17 @@ const TICKET_CHARS_MIN: usize = 20;
 /// is written with `inhaul://`.
 pub(crate) fn source_not_here(text: &str) -> Result<Source, Wrong> {
     not_here(text)?;
-    source(text)
+    any_source(text)
 }
 
 /// A data set and its servers.
 pub(crate) fn source(text: &str) -> Result<Source, Wrong> {
+    let whole = whole(text)?;
+    whole.parse().map_err(|error| explained(&error, text, &whole))
+}
+
+/// The same, which may have mirrors of other kinds: URLs that are read by ranges.
+fn any_source(text: &str) -> Result<Source, Wrong> {
     let parts = Source::parts(text.trim()).into_iter();
     let parts = parts.map(|(part, is_url)| if is_url { Ok(part.to_owned()) } else { whole(part) });
     let whole = parts.collect::<Result<Vec<String>, Wrong>>()?.join(",");
