@@ -17,7 +17,7 @@ pub(crate) fn open(server: &Server, url: &str, trust: &Trust) -> Result<(Manifes
     if let Some(path) = url.strip_prefix("file://") {
         return crate::local::open(server, path);
     }
-    if url.starts_with("http://") || url.starts_with("https://") {
+    if ["http://", "https://", "s3://"].iter().any(|scheme| url.starts_with(scheme)) {
         return crate::http::open(server, url, trust);
     }
     #[cfg(any(test, feature = "testing"))]

@@ -3,7 +3,7 @@
 use inhaul_base::byte_text::text_of;
 
 /// The schemes of sources that are read by ranges, and the ports of their servers.
-const SCHEMES: [(&str, u16); 3] = [("http", 80), ("https", 443), ("file", 0)];
+const SCHEMES: [(&str, u16); 4] = [("http", 80), ("https", 443), ("s3", 443), ("file", 0)];
 #[cfg(any(test, feature = "testing"))]
 const TEST_SCHEME: (&str, u16) = ("fake", 0);
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use inhaul_base::ByteRange;
@@ -12,6 +12,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};
 
 use super::netrc;
+use super::s3::S3Object;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::source::Server;
 use inhaul_session::api::trust::{Ca, Trust};
@@ -55,12 +56,38 @@ pub(super) enum Failure {
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
-    /// The URL that the user named.
-    origin: Uri,
+    origin: Origin,
     /// What is sent to its host, if anything.
     authorization: Option<String>,
     /// Where the origin has sent us last. It may be valid for a while only.
     location: Mutex<Option<Uri>>,
+}
+
+/// Where the user has said that the file is.
+#[derive(Debug)]
+enum Origin {
+    /// At this URL.
+    Url(Uri),
+    /// In a bucket: the URL is another one for each request.
+    S3(S3Object),
+}
+
+impl Origin {
+    /// The URL to ask now.
+    fn url(&self) -> Result<Uri, Failure> {
+        match self {
+            Self::Url(url) => Ok(url.clone()),
+            Self::S3(object) => {
+                let url = object.url(now());
+                url.parse().map_err(|_| Failure::Rules("its bucket or endpoint makes no URL".to_owned()))
+            }
+        }
+    }
+
+    /// Whether secrets for the origin may go to this URL.
+    fn is_at(&self, url: &Uri) -> bool {
+        matches!(self, Self::Url(own) if own.scheme() == url.scheme() && own.authority() == url.authority())
+    }
 }
 
 /// An answer.
@@ -90,15 +117,22 @@ impl Client {
     pub(super) fn new(server: &Server, url: &str, trust: &Trust) -> Result<Self, MoveError> {
         let wrong = |detail: String| MoveError::Usage(format!("'{server}' is no URL that can be read: {detail}"));
         let (secret, bare) = part_userinfo(url);
-        let origin: Uri = bare.parse().map_err(|error: ureq::http::uri::InvalidUri| wrong(error.to_string()))?;
-        let host = origin.host().unwrap_or_default().to_owned();
+        let origin = match S3Object::find(url) {
+            Some(object) => Origin::S3(object),
+            None => Origin::Url(bare.parse().map_err(|error: ureq::http::uri::InvalidUri| wrong(error.to_string()))?),
+        };
+        let first = origin.url().map_err(|_| wrong("its bucket or endpoint makes no URL".to_owned()))?;
+        let host = match origin {
+            Origin::Url(_) => first.host().unwrap_or_default().to_owned(),
+            Origin::S3(_) => String::new(),
+        };
         let login = secret.or_else(|| netrc::login_for(&host).map(|(user, password)| format!("{user}:{password}")));
         let basic = |login: String| format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(login));
         let roots = tls::roots(trust.ca.as_ref().unwrap_or(&Ca::System));
         let roots = match roots {
             Ok(roots) => roots,
             // Without TLS none are needed.
-            Err(_) if origin.scheme_str() == Some("http") => Vec::new(),
+            Err(_) if first.scheme_str() == Some("http") => Vec::new(),
             Err(detail) => return Err(MoveError::Untrusted { server: server.clone(), detail }),
         };
         let roots: Vec<Certificate<'static>> =
@@ -140,34 +174,28 @@ impl Client {
 
     /// Asks at the origin, and follows where it sends us.
     fn follow(&self, range: Option<ByteRange>, condition: Option<&str>) -> Result<Found, Failure> {
-        let mut at = self.origin.clone();
+        let origin = self.origin.url()?;
+        let mut at = origin.clone();
         for _ in 0..=REDIRECTS_MAX {
             let found = self.ask(&at, range, condition)?;
+            // S3 names the region of a bucket that was asked for in another one.
+            if let (Origin::S3(object), Some(region)) = (&self.origin, found.header("x-amz-bucket-region"))
+                && found.status() >= 300
+                && object.learn_region(region)
+            {
+                at = self.origin.url()?;
+                continue;
+            }
             if !matches!(found.status(), 301 | 302 | 303 | 307 | 308) {
-                let location = (at != self.origin).then_some(at);
+                let location = (at != origin && matches!(self.origin, Origin::Url(_))).then_some(at);
                 *self.location.lock().unwrap_or_else(PoisonError::into_inner) = location;
                 return Ok(found);
             }
             let to = found.response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-            at = self.next(&at, to.ok_or_else(|| Failure::Rules("it redirects to nowhere".to_owned()))?)?;
+            let to = to.ok_or_else(|| Failure::Rules("it redirects to nowhere".to_owned()))?;
+            at = next(&origin, &at, to)?;
         }
         Err(Failure::Rules(format!("it redirects more than {REDIRECTS_MAX} times")))
-    }
-
-    /// Where a redirect leads from `at`, if it is to be followed.
-    fn next(&self, at: &Uri, to: &str) -> Result<Uri, Failure> {
-        let shown: String = to.split(['?', '#']).next().unwrap_or_default().chars().take(SAID_CHARS_MAX).collect();
-        let refused = |why: &str| Failure::Rules(format!("it redirects to {shown:?}, {why}"));
-        let next = resolve(at, to).ok_or_else(|| refused("which is no URL of HTTP"))?;
-        match (at.scheme_str(), next.scheme_str()) {
-            (_, Some("https")) | (Some("http"), Some("http")) => {}
-            (_, Some("http")) => return Err(refused("which is not secret on its way as its own address is")),
-            _ => return Err(refused("which is no URL of HTTP")),
-        }
-        if next.host() != self.origin.host() && is_inside(&next) && !is_inside(&self.origin) {
-            return Err(refused("a host of this network, which only its users may name"));
-        }
-        Ok(next)
     }
 
     fn ask(&self, uri: &Uri, range: Option<ByteRange>, condition: Option<&str>) -> Result<Found, Failure> {
@@ -178,12 +206,33 @@ impl Client {
         if let Some(etag) = condition {
             request = request.header(IF_MATCH, etag);
         }
-        let is_origin = uri.scheme() == self.origin.scheme() && uri.authority() == self.origin.authority();
-        if let Some(authorization) = self.authorization.as_ref().filter(|_| is_origin) {
+        if let Some(authorization) = self.authorization.as_ref().filter(|_| self.origin.is_at(uri)) {
             request = request.header(AUTHORIZATION, authorization);
         }
         request.call().map(|response| Found { response }).map_err(failure_of)
     }
+}
+
+/// Where a redirect leads from `at`, if it is to be followed.
+fn next(origin: &Uri, at: &Uri, to: &str) -> Result<Uri, Failure> {
+    let shown: String = to.split(['?', '#']).next().unwrap_or_default().chars().take(SAID_CHARS_MAX).collect();
+    let refused = |why: &str| Failure::Rules(format!("it redirects to {shown:?}, {why}"));
+    let next = resolve(at, to).ok_or_else(|| refused("which is no URL of HTTP"))?;
+    match (at.scheme_str(), next.scheme_str()) {
+        (_, Some("https")) | (Some("http"), Some("http")) => {}
+        (_, Some("http")) => return Err(refused("which is not secret on its way as its own address is")),
+        _ => return Err(refused("which is no URL of HTTP")),
+    }
+    if next.host() != origin.host() && is_inside(&next) && !is_inside(origin) {
+        return Err(refused("a host of this network, which only its users may name"));
+    }
+    Ok(next)
+}
+
+/// The time of day; 1970 if the system's clock is wrong by more than a calendar has.
+fn now() -> jiff::Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    i64::try_from(since).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok()).unwrap_or_default()
 }
 
 /// Why a request has failed.

@@ -1,4 +1,4 @@
-//! HTTP servers as sources: one file, read by ranges over several connections (RFC 9110 14).
+//! HTTP servers, and S3's, as sources: one file, read by ranges over several connections (RFC 9110 14).
 //!
 //! What servers say is checked, not believed: a range that is not the one that was asked for, another version of the
 //! file, a coded body. [`client`] follows redirects, and keeps secrets from other hosts; [`answer`] reads heads.
@@ -9,6 +9,7 @@ mod netrc;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, reason = "only tests use it")]
 pub mod odd;
+mod s3;
 
 use std::io::Read;
 use std::ops::ControlFlow;
