@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 /// How long a signed URL is valid, in seconds.
 const EXPIRES: &str = "3600";
-/// Where a bucket is if nobody says.
+/// The region of a bucket if none is given.
 const REGION: &str = "us-east-1";
 /// A longer file of settings is none of a person's.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -36,7 +36,7 @@ pub(super) struct S3Object {
     key: String,
     /// The server, as `https://HOST[:PORT]`, if it is not Amazon's.
     endpoint: Option<String>,
-    /// `None`: nobody has said. The server names the right one if it is wrong.
+    /// `None`: not given. The server names the right one if it is wrong.
     region: Mutex<String>,
     keys: Option<Keys>,
     requester_pays: bool,
