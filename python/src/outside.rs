@@ -1,4 +1,6 @@
 //! Native values that own threads: how they are dropped, and what becomes of them in the child of a fork.
+//!
+//! They are dropped without the interpreter, and forgotten in the child of a fork.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,6 +2,9 @@
 //!
 //! Units are types. Time is an integer number of nanoseconds, so that two machines that replay the same
 //! scenario agree to the last bit.
+//!
+//! A rate is a `Throughput`: bytes and the time that they took. `byte_text` writes paths of any bytes as text and back,
+//! one to one.
 #![forbid(unsafe_code)]
 
 pub mod byte_text;

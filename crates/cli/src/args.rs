@@ -1,4 +1,7 @@
 //! The definition of the command line, and its help.
+//!
+//! From the definition come the parser, the help, completions, man pages, and the variables and configuration keys of
+//! all flags.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,8 @@
 //! `copy`: orders a server to fetch from other servers. The data goes directly between them; this host only receives
 //! the progress. See [`crate::delegated`].
+//!
+//! The server that fetches gets a token for one path and its own key. The fetching server shows its key only beside a
+//! token, so its own rights cannot be borrowed.
 
 use inhaul_base::Bitrate;
 use inhaul_identity::{Caveats, Fingerprint, Grant, KnownHosts, Right, Rights, Scope, Ticket, Token};

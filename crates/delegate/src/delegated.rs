@@ -5,6 +5,10 @@
 //! server acts like every receiver. Datagrams go in both directions between the server's own port and the socket from
 //! which the client has sent probes ([`inhaul_engine::engine::probe`]). So firewalls need only one open port, and the client
 //! may be behind a NAT. Where UDP does not pass, the server asks the client for streams ([`inhaul_engine::paths`]).
+//!
+//! Each such transfer has its own engine and data thread, so a slow or full disk does not affect other clients. Its
+//! socket shares the server's port and is connected to the client. No path leads out of the inbox
+//! (`store/src/inbox.rs`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

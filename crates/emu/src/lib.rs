@@ -15,6 +15,10 @@
 //!
 //! **Not emulated:** routers do not lower the time to live, and answer no packets. The hosts share this machine's
 //! processors.
+//!
+//! **Routers** are inside the emulator: a packet passes over the links of its path there. The emulator also measures
+//! how long it was starved, and the devices' drops beside the emulated queues. Too much of these makes a run invalid
+//! instead of wrong.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the emulator is an engine: real packets need real time")]

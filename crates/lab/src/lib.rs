@@ -4,6 +4,9 @@
 //! A [`Scenario`] is one TOML file (docs/scenario.md). It is checked as a whole, and run as a sweep. Each run gives
 //! one [`RunResult`] (docs/json.md). An [`Experiment`] is a scenario with the values that a paper printed, and checks
 //! of the results. The folder `experiments/` is built into the program.
+//!
+//! Scenarios and sweeps run on all cores, a run on one thread. The result has the same bytes on any number of cores.
+//! Checks are data beside the scenario.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,8 @@
 //! A simulated run under the caller's control: it advances event by event or to a time, shows its state, and takes the
 //! caller's laws.
+//!
+//! Its TCP senders may have laws from outside (`tcp::sender_with_laws`), so a law that is written in Python can drive a
+//! flow.
 
 use std::sync::Arc;
 

@@ -4,6 +4,9 @@
 //! loses, reorders and duplicates them by its [`LinkSpec`]. The simulator and the emulator use the same links. A link
 //! has no clock and no randomness of its own: it is given `now` and a [`RandomStream`](inhaul_base::RandomStream), so
 //! the same calls have the same result on any machine.
+//!
+//! A link is a queue, a transmitter and a wire. It computes departures at exact times, at any moment that it is looked
+//! at. So a late emulator does not change the shaping.
 #![forbid(unsafe_code)]
 
 mod codel;

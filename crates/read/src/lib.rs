@@ -3,6 +3,13 @@
 //! A [`Reader`] has one data thread, for all data sets that it opens. What is read is cut into parts ([`parts`]) that lie
 //! within groups; they are received into memory ([`memory`]) over whatever transport protocol, proven ([`check`]) by
 //! values that a mirror sends beside them, and by the hashes that the user expects, if there are any ([`roots`]).
+//!
+//! An open data set is an object that is held as a whole at first. Orders come by a queue: `Command::Want` makes ranges
+//! wanted, and ranges that a caller waits for come before others; `Command::Unwant` takes them back. Several reads
+//! share a part. A part lies in one group of 1 MiB. Its proof comes by the control stream: the values of the BLAKE3
+//! tree beside it (`store/src/digest/proof.rs`), and, if the file's hash is pinned, the way from the group up to the
+//! hash, as far as it is not known yet. Without a pin, the authenticated server vouches for the group's digest, as for
+//! `get`. Proven bytes go to a `Destination`, and to a cache on disk (`cache`) that is asked before the mirrors.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]

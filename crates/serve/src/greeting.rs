@@ -1,4 +1,7 @@
 //! The server's set-up: one client's session up to the point where data can flow. Blocking, on a thread of its own.
+//!
+//! A transport's parameters travel in the greeting. The server applies them to the one flow, unless its user keeps a
+//! value (`serve --set`).
 
 use std::cell::Cell;
 use std::net::TcpStream;

@@ -1,4 +1,7 @@
 //! What reads and hashes the data of one session: digests of groups, and proofs of their parts.
+//!
+//! It remembers the chaining values of blocks of 64 KiB. So the next proof in a group reads one or two blocks, not the
+//! group.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

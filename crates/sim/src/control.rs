@@ -5,6 +5,9 @@
 //! The bytes themselves are not carried: segments name positions in the stream, and both ends of the simulation
 //! know which message ends where. Segments are lost, delayed and queued like any packet; what follows a lost one
 //! waits.
+//!
+//! At 5 % loss that matters: GTP's PROTOCOL.md assumes a reliable stream, not an instant one. A stream may have 6 MiB
+//! on their way, as Linux lets it grow to (`Simulation::set_control_window`).
 
 use std::collections::VecDeque;
 

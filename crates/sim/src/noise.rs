@@ -4,6 +4,8 @@
 //! A host with noise has one thread, as the mover's engine has one data thread. It sleeps until a packet or the
 //! deadline of an endpoint wakes it. When it runs, it reads all arrived datagrams, and then handles passed deadlines.
 //! Datagrams that arrived meanwhile are stamped with their true time, as kernels do.
+//!
+//! `experiments/hosts/` has traces of real hosts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

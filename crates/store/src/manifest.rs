@@ -1,4 +1,8 @@
 //! The files, directories and links of a data set, and the place of each file in its byte space.
+//!
+//! A manifest of fifty bytes can claim a file of 2^62 bytes. So memory and time follow the listed items, the arrived
+//! bytes and the stored bytes, never a claim. The receiver's tally has only the groups that have begun, `digest::Tree`
+//! merges subtrees as they become whole, and groups that are holes are a range.
 
 mod codec;
 mod error;

@@ -1,4 +1,7 @@
 //! Predicts what landing a data set would do, before anything is written and before any data is requested.
+//!
+//! Some bytes need not come: those of files that are kept or left out, and holes. An endpoint takes them as held
+//! ranges, so the byte space of a data set is the same for every receiver.
 
 use std::collections::BTreeMap;
 use std::fs::File;

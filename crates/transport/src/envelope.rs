@@ -3,6 +3,10 @@
 //!
 //! The port writes it and reads it: protocols see only the rest of the datagram. The packet number never repeats within
 //! a flow and a direction, even if the same bytes are sent again.
+//!
+//! The host that receives a datagram has chosen its connection id. The engine writes the envelope when datagrams are
+//! staged (`udp/src/transmit/staged.rs`) and sorts arrivals by it (`engine/src/engine/demux.rs`). So one endpoint sees
+//! a datagram, regardless of the number of endpoints and flows.
 
 use std::ops::Range;
 

@@ -1,4 +1,6 @@
 //! A path's overhead for each packet.
+//!
+//! Sizes and rates on the wire follow from it, in the simulator too.
 
 use std::net::IpAddr;
 

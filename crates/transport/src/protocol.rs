@@ -1,4 +1,9 @@
 //! The registry's description of a protocol.
+//!
+//! A protocol with a foreign wire format gets a port of its own, and datagrams as they are, without an envelope. A
+//! protocol that measures the time between datagrams says so (`Protocol::offloads`, `TxDatagram::alone`): then nothing
+//! is cut or joined on its way. A protocol whose time can be computed has a model (`Protocol::predict`), which `inhaul
+//! plan` prints beside its measurement.
 
 use inhaul_base::{Bitrate, Probability, Span};
 

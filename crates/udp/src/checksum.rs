@@ -7,6 +7,8 @@
 //! 2^32), and is dropped.
 //!
 //! It is a checksum, not a seal: an attacker can make a datagram that passes.
+//!
+//! A changed datagram reaches no endpoint and counts as lost. Endpoints and the simulator do not know about checksums.
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 use inhaul_transport::CONNECTION_FIELD;

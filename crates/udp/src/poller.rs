@@ -1,4 +1,8 @@
 //! Waiting: for sockets, for other threads, for deadlines.
+//!
+//! The data thread sleeps in `ppoll` with nanosecond time-outs. It spins only for waits below 30 us, which occur only
+//! above about 1 Gbit/s. Above about 10 Gbit/s it looks at its sockets for 50 us before it sleeps, because to wake it
+//! would cost the sender more.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

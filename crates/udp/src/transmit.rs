@@ -1,4 +1,11 @@
 //! From a batch of transmissions to the network.
+//!
+//! The bodies of a burst are read from the file to between their heads, by one `preadv` if they follow each other, and
+//! are sealed there. The burst leaves as one piece of memory, small enough to be still in the cache. A rest that a full
+//! socket refuses waits sealed.
+//!
+//! Files are not mapped, for three reasons. Sealing needs the bytes. A mapped file that is truncated meanwhile causes a
+//! signal, not an error. And a mapping costs memory by the size of the file.
 
 mod source;
 mod staged;

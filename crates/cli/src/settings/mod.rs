@@ -3,6 +3,9 @@
 //!
 //! The order is: command line, environment, file, built-in default. If a value from the environment or the file
 //! conflicts with a flag on the command line, it is ignored.
+//!
+//! A command line is completed before it is parsed. Values become defaults: they may be set and not needed. Flags
+//! without a value count as typed: the flags that they need must be there.
 
 mod file;
 mod setting;

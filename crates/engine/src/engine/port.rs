@@ -1,4 +1,6 @@
 //! A UDP socket of the engine, and the way of datagrams through it.
+//!
+//! After `Engine::branch_off` a batch is spread over the connected sockets of its flows.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSliceMut;

@@ -9,6 +9,9 @@
 //! back that has to carry large packets. So that nobody can have a server flood a third party, a server answers only
 //! probes with a token that it gave over TCP, from the address that it gave it to, and a limited number of them.
 //! Both carry the checksum of every datagram ([`checksum`]), in bytes 4 to 7 of what is written here.
+//!
+//! Datagrams are echoed where they come in, before endpoints see them. So `doctor` needs no data set, and it can
+//! diagnose a path that no protocol gets through.
 
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;

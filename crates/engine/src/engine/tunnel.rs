@@ -6,6 +6,9 @@
 //! engine, and requests and their answers stay fresh.
 //!
 //! A poller of its own waits for the streams, and the engine's waits for that one: a tunnel is one port.
+//!
+//! No protocol knows of tunnels: `Command::ChangePath` tells the endpoint only whether the new path is a byte stream.
+//! As much waits for a tunnel as its peer has shown to take (`engine/waiting.rs`).
 
 mod pacing;
 

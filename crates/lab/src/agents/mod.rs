@@ -4,6 +4,10 @@
 //! GTP is our own. The names of TCP's congestion controls mean the kernel's TCP here, because the papers measured it:
 //! reno, cubic and bbr as the kernel has them; highspeed, scalable, bic and fhstcp as `inhaul lab kernel-cc load` adds
 //! them.
+//!
+//! This program is started again as an agent in each host (`agent`), emulated (`emu`) or real (`net`, docs/net.md).
+//! Senders serve. Receivers start and stop flows by the plan and report samples. Simulated and emulated runs come to
+//! the same `Outcome`, and one function judges both.
 #![allow(clippy::disallowed_methods, reason = "real processes run in real time")]
 
 mod agent;

@@ -1,4 +1,7 @@
 //! The sender: sends requested ranges at the requested rate (gtp-2004 3.2: "the sender side design is simple").
+//!
+//! Many receivers cost their work, not their number. The flows are in an agenda by time, and R_send is divided at most
+//! once in 20 us a flow.
 
 mod capacity;
 mod flow;

@@ -3,6 +3,11 @@
 //!
 //! PROTOCOL.md in this folder specifies it. All eight protocols speak the same on the wire; the receiver names the
 //! law.
+//!
+//! The laws are small and pure, behind `inhaul_transport::Law`. Loss recovery (RFC 8985, 6298, 9937) is not inside
+//! them, except BBR's own changes of its window. Control goes over the session's stream. So the same receiver's
+//! requests drive the family as drive GTP, and it can fetch from mirrors. The registry and the wire name built-in laws
+//! only; `sender_with_laws` takes laws from outside.
 
 mod options;
 mod receiver;

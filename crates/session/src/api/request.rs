@@ -1,4 +1,6 @@
 //! A request for a data set: its mirrors, its name at the destination, and sizes and checksums that are known before.
+//!
+//! Every source of work becomes a request: the command line, a Metalink or an input file.
 
 use std::collections::BTreeMap;
 use std::fmt;

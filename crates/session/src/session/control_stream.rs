@@ -3,6 +3,8 @@
 //! TLS is in here, below the frames and above TCP: see `session::handshake`. What is read is opened before it
 //! reaches `incoming`. What is sent is sealed as soon as it is queued, so `outgoing`, and every limit on it, counts
 //! what really leaves.
+//!
+//! The engine does not know about TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -1,5 +1,9 @@
 //! The way of datagrams, probed while its session is still being agreed on: see WIRE.md 4.2. The server's end is
 //! `engine::early_echoes`.
+//!
+//! So the flow's first request leaves when the list of files comes: 3 round trips after `connect` began, TCP's and
+//! TLS's own included. With the list come the content of small data sets and the first bytes of others. Other data comes
+//! one round trip later (`bench/latency`).
 
 use std::io::IoSliceMut;
 use std::net::SocketAddr;

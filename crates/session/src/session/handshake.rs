@@ -3,6 +3,8 @@
 //!
 //! A server that can take nobody in says so in the clear, before it has spent anything on the client. TLS begins with
 //! another byte than a frame, so the client can tell the two apart.
+//!
+//! The client believes no other word in the clear.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

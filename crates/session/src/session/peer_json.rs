@@ -1,4 +1,6 @@
 //! JSON of a peer: the one place where what a peer says in JSON becomes text of ours.
+//!
+//! Other text of a peer is made safe for a terminal where frames are decoded.
 
 use inhaul_store::printable;
 use serde::de::DeserializeOwned;

@@ -1,4 +1,7 @@
 //! How many sessions a server has at once: all together, of one address, and of one client.
+//!
+//! A slot is a field of its client's stream: it is free again when the stream is dropped. One address has at most a
+//! quarter of the slots.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,4 +1,7 @@
 //! How this machine's network is put to use: packet sizes and sockets.
+//!
+//! Sockets of systemd outlive the server and belong to another user. So a flow's socket gets beside them by
+//! SO_REUSEADDR, which is set for that moment only.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::{Mutex, PoisonError};

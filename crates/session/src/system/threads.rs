@@ -1,4 +1,7 @@
 //! The data thread, and the threads beside it.
+//!
+//! `--cpu N` pins the data thread. It is not pinned by default, because several processes that pin themselves blindly
+//! would meet on one core.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::sync_channel;

@@ -5,6 +5,8 @@
 //! describes the first scheduler, that of Linux 2.6; the other is like the present one.
 //!
 //! **Not modelled:** several processors, the time of a switch, and real-time tasks.
+//!
+//! Endpoints on such a host hear of its state as on a real one (`Endpoint::handle_host`).
 
 mod eevdf;
 mod o1;

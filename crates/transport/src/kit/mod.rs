@@ -1,4 +1,15 @@
 //! Parts that protocols share.
+//!
+//! `receiver::Receiver` and `sender::Sender` are endpoints for any protocol. They keep objects and flows, open paths,
+//! check addresses, answer probes, gather datagrams into runs, take requests, relieve slow mirrors, and run an agenda
+//! by time. A protocol adds its data header, its state of a flow, and the methods of `Reception` and `Sending`: the
+//! ranges to request, the meaning of data, the datagrams to send and their times. WIRE.md specifies the common
+//! messages, and each PROTOCOL.md the rest.
+//!
+//! A datagram costs no walk over all flows. A resting flow is an entry in an ordered set and a probe every 15 seconds,
+//! and GTP's central control does not look at it. Beside 10,000 resting flows, simulated, a busy flow's packet costs 17
+//! to 19 % more than alone: their probes, and cache misses (`cargo run --release -p inhaul-interop-tests --bin speed --
+//! --only idle`).
 
 mod challenge;
 mod connections;

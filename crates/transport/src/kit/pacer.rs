@@ -1,4 +1,6 @@
 //! Pacing: bytes leave at a rate, in bursts of bounded size, exactly on average.
+//!
+//! After a late wake-up, the missed bytes leave at 5/4 of the rate.
 
 use inhaul_base::{Bitrate, Span, Time};
 

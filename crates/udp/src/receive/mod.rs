@@ -9,6 +9,10 @@
 //! Either way the [`Batch`] shows the heads to an endpoint, which answers with [`Place`](inhaul_transport::Place)s.
 //! [`Batch::deliver`] then leaves correctly predicted bodies alone, rearranges the rest of the window, and hands all
 //! others to the caller.
+//!
+//! The endpoint predicts (`Endpoint::expected`). A vector for the kernel then scatters heads to one side and bodies to
+//! their places, so the kernel's copy is the only one. For sealed bodies the cipher's pass is the copy. A wrong guess
+//! (loss, reordering) costs a copy, never correctness.
 
 mod batch;
 mod open;

@@ -1,4 +1,7 @@
 //! Which datagrams are genuine: sealed ones are opened, the others are checked by their checksums.
+//!
+//! Datagrams are opened where they lie, or, if a receiver into memory expects them, from the socket's buffer to where
+//! they belong. Then the head of a datagram is opened over the end of the body before it, which is put back.
 
 use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope};
 

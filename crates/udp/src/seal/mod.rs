@@ -6,6 +6,11 @@
 //! incoming datagrams, each number once. Keys change by packet number alone, so the two sides cannot disagree.
 //!
 //! A port keeps its flows' keys in [`Seals`]. Protocols know nothing of this.
+//!
+//! Sealing takes place between the batch and the socket, in the place of the checksum. The TLS connection exports the
+//! secrets once (`ControlStream::take_flow_secrets`). Its cipher is the datagrams' too, so nothing more is agreed on.
+//! When a flow begins, the engine enters its keys and adds the tag to its `PathSpec` (`Engine::admit`). The rest of a
+//! flow that has ended is not sent: its keys are gone.
 
 mod epoch;
 mod opener;

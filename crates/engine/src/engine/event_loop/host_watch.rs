@@ -1,4 +1,12 @@
 //! How well the host serves the engine's thread: what endpoints are told of it.
+//!
+//! Endpoints hear how late the thread runs, the kernel's drops, the next pause of the thread, and the host's intake
+//! (`Endpoint::handle_host`). `inhaul_udp::watch` foresees the last two. The engine passes a pause on where that pays:
+//! where more would come in meanwhile than the socket buffers are sure to hold (`inhaul_transport::kit::feedback`;
+//! `--monitor` overrides). The reaction is the protocol's: GTP and RBUDP+ have senders hold, aligned by the RTT.
+//!
+//! Where processor time is scarce, the engine lets packets gather in the socket before it reads them, up to a fifth of
+//! its buffer and for a millisecond at most. To be woken costs as much as some packets do.
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::feedback;

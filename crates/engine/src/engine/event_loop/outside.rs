@@ -2,6 +2,9 @@
 //!
 //! The system is one outside. A test has another, in virtual time (`fake.rs`), so that the very loop that moves files
 //! is what it tries. Which one it is, is a parameter: the loop costs no more for it.
+//!
+//! The fake is used to try sockets that block or have no memory (ENOBUFS), streams that end, peers that do not read,
+//! and thousands of flows.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

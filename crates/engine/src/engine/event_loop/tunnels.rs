@@ -3,6 +3,8 @@
 //! A client says by which of its ways a flow's datagrams leave. A server follows: they leave by the way by which the
 //! client's came last, and the tunnel has an address of its own for the flow's endpoint, which validates it like any
 //! other. So neither end sends over a way before the other can hear it there.
+//!
+//! The tunnel's address is port 0 of the client.
 
 use std::net::SocketAddr;
 

@@ -5,6 +5,9 @@
 //! the word of one mirror while another one says something else. A mirror that has other bytes of a group than most is
 //! not asked for that group; one that differs in many is left out. Without a majority the file does not land. Of a file
 //! whose hash is known, that decides ([`super::pinned`]).
+//!
+//! A file's own hash follows from its groups. A group that does not match is fetched again (`Command::Refetch`), but
+//! not from mirrors that differ (`Command::Avoid`). Reads vote in `read/src/votes.rs`.
 
 use inhaul_base::{ByteRange, Span, Time};
 use inhaul_transport::{Command, FlowId};

@@ -1,4 +1,8 @@
 //! Writes the bodies of datagrams into the landing files.
+//!
+//! Receiving into files takes two copies of the kernel: out of the socket, and into the page cache (`pwritev` from the
+//! receive buffer). The program itself copies nothing. To map the destination would save one copy. It would cost
+//! faults, and a full disk would cause a signal instead of an error.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;

@@ -1,5 +1,8 @@
 //! Gives verified files their names, on its own thread. It syncs them to the disk first. Meanwhile other files are
 //! verified.
+//!
+//! It names thousands of files at a time. A sync of a file system takes seconds while files are being made in it, and
+//! verifying must not wait for that.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;

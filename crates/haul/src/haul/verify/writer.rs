@@ -2,6 +2,9 @@
 //! stalls for its commits. The data thread must not stall with it: it would read datagrams late, and take the path for
 //! slow. Large files need neither this thread nor a copy while the disk keeps up: the data thread writes their bytes
 //! directly. While it does not, theirs go this way, too, and what waits here tells how much may come in.
+//!
+//! At most 64 MiB of large files go this way, and the waiting part is kept at a quarter of that: it bounds the intake
+//! that the watcher reports.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -3,6 +3,8 @@
 //! Keys are raw public keys (RFC 7250), Ed25519: those of clients always, those of servers unless a client asks for a
 //! certificate. A client's first frames leave with the end of its handshake, so a session costs one round trip more
 //! than TCP alone would. No session is resumed: that would save none.
+//!
+//! The client's first message says whether it asks for a certificate.
 
 mod client;
 mod seal;
