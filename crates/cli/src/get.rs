@@ -25,8 +25,8 @@ inhaul get [OPTIONS] <SOURCE>... <DEST>
 pub(crate) const EXAMPLES: &str = "\
 A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offers. The
 'inhaul://' may be left out. More hosts, after commas, are mirrors of the same data set.
-In PATH, write % as %25. The URL of a file (https://, http://, file://) is a SOURCE too,
-alone or as a mirror after a comma: docs/sources.md.
+In PATH, write % as %25. The URL of a file (https://, http://, s3://, file://) is a SOURCE
+too, alone or as a mirror after a comma: docs/sources.md.
 A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
 DEST says where the data lands. Existing files do not change this:

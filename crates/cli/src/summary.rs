@@ -163,7 +163,7 @@ mod tests {
         let text = of_transfer(&report);
         assert!(text.starts_with("1 file, 3.00 GB, verified, in 2.50 s\n9.60 Gbit/s, loss 0.00 %, Jain's"), "{text}");
         assert!(text.contains("6.40 Gbit/s  0.0050 %  20.00 ms  a:4321\n"), "{text}");
-        let unproven = of_transfer(&Report { files: vec![FileReport::default()], ..report });
+        let unproven = of_transfer(&Report { files: vec![FileReport::default()], ..report.clone() });
         assert!(unproven.starts_with("1 file, 3.00 GB, NOT VERIFIED (no source gives digests), in"), "{unproven}");
         crate::figures::assert_rate(&text);
         assert!((crate::figures::sum_of_rates(&text, "a:4321") - 9.6e9).abs() < 1e8, "{text}");

@@ -13,6 +13,7 @@ mod emulated;
 mod errors;
 #[path = "../../src/figures.rs"]
 mod figures;
+mod http;
 mod integrity;
 mod kernel_cc;
 mod lab;
