@@ -1,8 +1,8 @@
 //! Parts of data sets, read into memory while the sessions stay open: what the library and Python stand on.
 //!
-//! A [`Reader`] has one data thread, for all data sets that it opens. What is read is cut into parts ([`parts`]) that lie
-//! within groups; they are received into memory ([`memory`]) over whatever transport protocol, proven ([`check`]) by
-//! values that a mirror sends beside them, and by the hashes that the user expects, if there are any ([`roots`]).
+//! A [`Reader`] has one data thread, for all data sets that it opens. What is read is cut into parts (`parts`) that lie
+//! within groups; they are received into memory (`memory`) over whatever transport protocol, proven (`check`) by
+//! values that a mirror sends beside them, and by the hashes that the user expects, if there are any (`roots`).
 //!
 //! An open data set is an object that is held as a whole at first. Orders come by a queue: `Command::Want` makes ranges
 //! wanted, and ranges that a caller waits for come before others; `Command::Unwant` takes them back. Several reads

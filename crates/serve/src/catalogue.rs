@@ -4,7 +4,7 @@
 //! frame. So clients who ask for the same path while it is being read wait for that, and take what comes of it, and
 //! who comes shortly after takes it too: no longer after than the reading has taken, which is how old the first of its
 //! items is by then anyway. A list that is the same as one that somebody still has open is dropped in favour of that
-//! one. One address has one tree read at a time, and all lists together stay within a [`Budget`].
+//! one. One address has one tree read at a time, and all lists together stay within a `Budget`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -3,12 +3,12 @@
 //! A source is opened ([`opener`]), says what it has, is asked for ranges by the
 //! scheduler, delivers, fails, and comes back. There are two kinds:
 //!
-//! - An **inhaul session**. Its data comes as datagrams over UDP or over TLS streams ([`connect`]), and a digest of each
+//! - An **inhaul session**. Its data comes as datagrams over UDP or over TLS streams (`connect`), and a digest of each
 //!   group on the control stream.
 //! - **Ranges** ([`RangeSource`]): something that can be read at any place and knows no protocol of ours, such as an HTTP
-//!   server or a local file. Threads read from it ([`lanes`]). It may have no digests.
+//!   server or a local file. Threads read from it (`lanes`). It may have no digests.
 //!
-//! [`Roster`] keeps those that are away: not there yet, or lost. [`fate`] says what the end of a flow means for its
+//! [`Roster`] keeps those that are away: not there yet, or lost. `fate` says what the end of a flow means for its
 //! source. A transfer and reads (`inhaul-haul`, `inhaul-read`) use all of it alike.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! `get`: fetches data sets from their mirrors to one destination.
 //!
-//! It finds each data set at its mirrors, and plans the landing. [`Haul`] then carries the transfer out.
+//! It finds each data set at its mirrors, and plans the landing. `Haul` then carries the transfer out.
 
 mod busy;
 mod compare;

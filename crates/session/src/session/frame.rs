@@ -352,7 +352,7 @@ pub enum Frame {
     /// This stream carries datagrams of the session that the token is of.
     AttachTunnel {
         /// A number that only the session's two ends know, from its keys:
-        /// [`tunnel_token`](crate::control_stream::ControlStream::tunnel_token).
+        /// `ControlStream::tunnel_token`.
         token: u128,
     },
     /// Datagrams, as UDP would carry them: envelopes and all.
@@ -364,7 +364,7 @@ pub enum Frame {
     },
     /// Whoever opened the data set wants to know whether UDP passes. A client is about to probe the server's port, as it
     /// did when it connected: see WIRE.md 4.2. A server has the client do that, with probes that show
-    /// [`probe_token`](crate::control_stream::ControlStream::probe_token); the client says the same once it has echoes.
+    /// `ControlStream::probe_token`; the client says the same once it has echoes.
     TryDatagrams,
     /// The client wants to know of which version the files of the data set are that it is about to open.
     AskVersion,

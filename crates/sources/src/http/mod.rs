@@ -1,7 +1,7 @@
 //! HTTP servers, and S3's, as sources: one file, read by ranges over several connections (RFC 9110 14).
 //!
 //! What servers say is checked, not believed: a range that is not the one that was asked for, another version of the
-//! file, a coded body. [`client`] follows redirects, and keeps secrets from other hosts; [`answer`] reads heads.
+//! file, a coded body. `client` follows redirects, and keeps secrets from other hosts; `answer` reads heads.
 
 mod answer;
 mod client;

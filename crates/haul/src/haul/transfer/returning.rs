@@ -1,6 +1,6 @@
 //! Mirrors that answer late, or are lost and return. The transfer continues from the data that has arrived.
 //!
-//! A thread beside the transfer opens a lost mirror again ([`Roster`]). If its data set is still the same, the mirror
+//! A thread beside the transfer opens a lost mirror again (`Roster`). If its data set is still the same, the mirror
 //! joins as a new flow, whether or not other mirrors are active. A data set without any mirror waits for
 //! `--retry-for`.
 
