@@ -105,6 +105,10 @@ impl RangeSource for Fake {
         Span::from_millis(1)
     }
 
+    fn version(&self) -> Option<String> {
+        None
+    }
+
     fn read(&self, range: ByteRange, take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), ReadFailure> {
         let State { data, manners, requests, delivered, left_at, .. } = &*self.state;
         let number = requests.fetch_add(1, Ordering::Relaxed) + 1;
@@ -123,7 +127,9 @@ impl RangeSource for Fake {
             }
             std::thread::sleep(manners.drips);
             let end = (at + (64 << 10)).min(range.end);
-            let mut piece = data[at as usize..end as usize].to_vec();
+            // Of what it claims beyond its data it has zeros.
+            let mut piece: Vec<u8> = data.iter().copied().skip(at as usize).take((end - at) as usize).collect();
+            piece.resize((end - at) as usize, 0);
             for lie in manners.lies.start.max(at)..manners.lies.end.min(end) {
                 piece[(lie - at) as usize] ^= 0xff;
             }

@@ -73,6 +73,10 @@ impl RangeSource for LocalFile {
         Span::from_micros(100)
     }
 
+    fn version(&self) -> Option<String> {
+        Some(format!("{:?}", self.version))
+    }
+
     fn read(&self, range: ByteRange, take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), ReadFailure> {
         self.check_version()?;
         let mut buffer = vec![0; PIECE_BYTES_MAX.min(range.len() as usize)];

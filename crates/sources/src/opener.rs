@@ -2,8 +2,9 @@
 //! serves a transfer from its first contact to its end: mirrors that were lost on the way are opened again by the same
 //! means, with the name looked up anew.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use inhaul_base::Span;
@@ -11,7 +12,7 @@ use inhaul_store::{Manifest, digest};
 use inhaul_udp::Waker;
 
 use super::kinds;
-use super::ranges::RangeSource;
+use super::ranges::{self, RangeSource};
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::options::{GetOptions, NetOptions, Stop};
 use inhaul_session::api::request::Request;
@@ -46,25 +47,31 @@ pub enum Reached {
 pub struct Candidate {
     pub reached: Reached,
     pub manifest: Manifest,
-    /// The manifest's.
+    /// The manifest's, or that of samples.
     pub identity: digest::Hash,
+    /// It is that of samples: see [`ranges::sample`](crate::ranges::sample).
+    sampled: bool,
 }
 
 impl Candidate {
     /// Of a mirror that says this of its data set.
     pub fn new(reached: Reached, manifest: Manifest) -> Self {
-        Self { reached, identity: manifest.identity(), manifest }
+        Self { reached, identity: manifest.identity(), manifest, sampled: false }
     }
 
-    /// Whether it is a session, whose server says what it has by digests.
-    pub fn is_session(&self) -> bool {
-        matches!(self.reached, Reached::Session(_))
+    /// How much it says of its data set: a session has digests, a sample is of some bytes, and others say only sizes.
+    pub fn weight(&self) -> u8 {
+        match self.reached {
+            Reached::Session(_) => 2,
+            Reached::Ranges(..) => u8::from(self.sampled),
+        }
     }
 
     /// Whether it has the data set of this identity and manifest. What is read by ranges knows only sizes, and names of
     /// its own.
     pub fn has(&self, identity: digest::Hash, manifest: &Manifest) -> bool {
         match self.reached {
+            _ if self.sampled => self.identity == identity,
             Reached::Session(_) => self.identity == identity,
             Reached::Ranges(..) => {
                 let sizes = |manifest: &Manifest| manifest.entries().iter().map(|entry| entry.size).collect::<Vec<_>>();
@@ -104,6 +111,8 @@ struct Shared {
     asks_version: bool,
     retry_for: Span,
     over: Stop,
+    /// The versions that mirrors had when they were opened first.
+    versions: Mutex<BTreeMap<MirrorId, String>>,
     waker: OnceLock<Waker>,
 }
 
@@ -129,6 +138,7 @@ impl Opener {
             asks_version,
             retry_for: options.retry_for,
             over: Stop::new(),
+            versions: Mutex::default(),
             waker: OnceLock::new(),
         };
         Self { shared: Arc::new(shared), sender, tried }
@@ -214,7 +224,17 @@ impl Shared {
         if let Some(url) = &server.url {
             let (manifest, source) = kinds::open(server, url, &self.net.trust)?;
             request.check(server, &manifest)?;
-            return Ok(Candidate::new(Reached::Ranges(server.clone(), source), manifest));
+            self.check_version(mirror, source.version())?;
+            // Where an inhaul server is among the mirrors, its digests say more.
+            let has_digests = request.mirrors.iter().any(|mirror| mirror.server.url.is_none());
+            let sample = || ranges::sample(&*source, &manifest, &|rest| self.wait(rest));
+            let sampled = (source.seeks() && !has_digests).then(sample).transpose()?;
+            let reached = Reached::Ranges(server.clone(), source);
+            let mut candidate = Candidate::new(reached, manifest);
+            if let Some(identity) = sampled {
+                (candidate.identity, candidate.sampled) = (identity, true);
+            }
+            return Ok(candidate);
         }
         let mut session = Session::connect(server, SessionRole::Fetch, Wanted::of(&self.net))?;
         session.probe_early(&self.net);
@@ -225,6 +245,16 @@ impl Shared {
         let manifest = session.open(path, self.owner, self.attributes, early)?;
         request.check(server, &manifest)?;
         Ok(Candidate::new(Reached::Session(Box::new(session)), manifest))
+    }
+
+    /// A mirror that is opened again must have the version that it had, as far as it says.
+    fn check_version(&self, mirror: &MirrorId, version: Option<String>) -> Result<(), MoveError> {
+        let Some(version) = version else { return Ok(()) };
+        let mut known = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.entry(mirror.clone()).or_insert_with(|| version.clone()) {
+            before if *before == version => Ok(()),
+            _ => Err(MoveError::SourceChanged { server: mirror.server.clone() }),
+        }
     }
 
     /// Waits; false when it is all over.

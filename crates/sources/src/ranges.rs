@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use inhaul_base::{ByteRange, Span};
-use inhaul_store::{Contents, Entry, Kind, Manifest, Metadata, Timestamp};
+use inhaul_store::{Contents, Entry, Kind, Manifest, Metadata, Timestamp, digest};
 
 use inhaul_session::api::error::MoveError;
 
@@ -16,6 +16,14 @@ pub trait RangeSource: Send + Sync + fmt::Debug {
 
     /// How long an answer took to begin, when it was opened.
     fn rtt(&self) -> Span;
+
+    /// Whether it can be read at any place without reading all before it.
+    fn seeks(&self) -> bool {
+        true
+    }
+
+    /// The version of its bytes, in words of its own, if it has such: the same words mean the same bytes.
+    fn version(&self) -> Option<String>;
 
     /// Reads `range` and hands it to `take`, in order, in pieces of any length, until that breaks off. A piece that was
     /// handed over is not asked for again, so it must lie where it belongs. How far it came is what `take` was given.
@@ -41,6 +49,60 @@ pub(super) fn manifest_of_file(
     let contents = Contents { files: vec![entry], ..Contents::default() };
     Manifest::new(name, Kind::File, contents)
         .map_err(|error| MoveError::Usage(format!("a source has no good name: {error}")))
+}
+
+/// Bytes of a sample, at the beginning, in the middle and at the end of what a source has.
+const SAMPLE_BYTES: u64 = 16 << 10;
+/// How often in a row a sample is asked for of which nothing comes, and how long a source may ask to be left alone.
+const SAMPLE_TRIES_MAX: u32 = 3;
+const SAMPLE_REST_MAX: Duration = Duration::from_secs(10);
+
+/// A hash of a source's size and of samples of its bytes. Sources that have no digests are compared by it, before any of
+/// them counts: it finds another version, not a lie.
+///
+/// `wait` waits, and says false when there is no more use in it.
+///
+/// # Errors
+/// When the samples cannot be read.
+pub(crate) fn sample(
+    source: &dyn RangeSource,
+    manifest: &Manifest,
+    wait: &dyn Fn(Duration) -> bool,
+) -> Result<digest::Hash, MoveError> {
+    let size = manifest.size();
+    let starts = [0, size / 2, size.saturating_sub(SAMPLE_BYTES)];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&size.to_le_bytes());
+    for range in starts.map(|start| ByteRange::new(start, (start + SAMPLE_BYTES).min(size))) {
+        let mut at = range.start;
+        let mut tries = 0;
+        while at < range.end {
+            let before = at;
+            let read = source.read(ByteRange::new(at, range.end), &mut |bytes| {
+                hasher.update(bytes);
+                at += bytes.len() as u64;
+                if at < range.end { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            tries = if at > before { 0 } else { tries + 1 };
+            match read {
+                Err(failure) => {
+                    let rest = match failure.remedy {
+                        Remedy::AskAgain => Duration::ZERO,
+                        Remedy::AskAfter(rest) if rest <= SAMPLE_REST_MAX => rest,
+                        _ => return Err(failure.error),
+                    };
+                    if tries > SAMPLE_TRIES_MAX || !wait(rest) {
+                        return Err(failure.error);
+                    }
+                }
+                Ok(()) if tries > SAMPLE_TRIES_MAX => {
+                    return Err(MoveError::Internal("a source delivers nothing".to_owned()));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(hasher.finalize())
 }
 
 /// Why a source did not deliver a range.

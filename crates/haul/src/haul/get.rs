@@ -231,6 +231,29 @@ fn landing_options(options: &GetOptions, total_bytes: u64, plan: &Plan) -> Landi
     }
 }
 
+/// Whether an earlier transfer has left data of another version, by the only sign that there is: no source has digests, by
+/// which the parts that are still good could be told from the others.
+fn is_other_version(data_set: &Found, landing: &Landing) -> bool {
+    let has_digests = data_set.request.mirrors.iter().any(|mirror| mirror.server.url.is_none());
+    !has_digests && !landing.resumed().changes.is_empty()
+}
+
+/// Drops what an earlier transfer has left, and begins again.
+fn land_anew(
+    options: &GetOptions,
+    data_set: Found,
+    landing: &Landing,
+    stop: &Stop,
+) -> Result<(Found, Landing), MoveError> {
+    log::warn!("{}: it has changed since its transfer began, which begins again", data_set.request.source());
+    landing.abort();
+    let options = GetOptions { fresh: true, ..options.clone() };
+    let (data_set, plan) = plan(&options, data_set, stop)?;
+    let landing_options = landing_options(&options, plan.bytes(), &plan);
+    let landing = Landing::carry_out_unless(&|| stop.is_set(), plan, landing_options)?;
+    Ok((data_set, landing))
+}
+
 /// Prepares the destination for all data sets.
 fn land_all(
     options: &GetOptions,
@@ -241,8 +264,13 @@ fn land_all(
     let total_bytes = total_bytes(&planned);
     let land = |(data_set, plan): (Found, Plan)| {
         let landing_options = landing_options(options, total_bytes, &plan);
+        let source = data_set.request.source();
         let landed = Landing::carry_out_unless(&|| stop.is_set(), plan, landing_options).map_err(MoveError::from);
-        (data_set.request.source(), landed.map(|landing| (data_set, landing)))
+        let landed = landed.and_then(|landing| match is_other_version(&data_set, &landing) {
+            false => Ok((data_set, landing)),
+            true => land_anew(options, data_set, &landing, stop),
+        });
+        (source, landed)
     };
     let landed = failures.keep(planned.into_iter().map(land).collect())?;
     let mut objects = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::digest;
 use inhaul_base::ByteRange;
 
 use super::client::{Failure, Found};
@@ -37,17 +38,32 @@ impl Version {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
+    /// It in words, if the server says anything of it.
+    pub(super) fn text(&self) -> Option<String> {
+        self.etag.clone().or_else(|| self.modified.clone())
+    }
+
     /// Whether an answer is of the same version, as far as both say.
     fn is_same(&self, other: &Self) -> bool {
         let same = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
         same(&self.etag, &other.etag) && (self.etag.is_some() || same(&self.modified, &other.modified))
     }
 
-    /// When the file was changed last, as seconds and nanoseconds since 1970; 1970 if the server does not say.
+    /// When the file was changed last, as seconds and nanoseconds since 1970; 1970 if the server does not say. Servers know
+    /// no nanoseconds: they stand for the ETag here, so that a transfer that is continued later tells another version. If a
+    /// server says nothing at all of versions, each time counts as another.
     pub(super) fn modified(&self) -> (i64, i64) {
         let at = self.modified.as_deref().and_then(|text| httpdate::parse_http_date(text).ok());
         let since = at.and_then(|at: SystemTime| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-        (i64::try_from(since.as_secs()).unwrap_or(0), 0)
+        let mark = match (&self.etag, at) {
+            (Some(etag), _) => digest::digest(&digest::SHA256, etag.as_bytes()).as_ref().to_vec(),
+            (None, Some(_)) => vec![0; 8],
+            (None, None) => {
+                SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_le_bytes().to_vec()
+            }
+        };
+        let nanos = mark.iter().take(8).fold(0u64, |sum, &byte| sum.rotate_left(8) ^ u64::from(byte)) % 1_000_000_000;
+        (i64::try_from(since.as_secs()).unwrap_or(0), nanos as i64)
     }
 }
 

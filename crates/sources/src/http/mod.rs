@@ -157,6 +157,14 @@ impl RangeSource for HttpFile {
         self.rtt
     }
 
+    fn seeks(&self) -> bool {
+        self.whole.is_none()
+    }
+
+    fn version(&self) -> Option<String> {
+        self.version.text()
+    }
+
     fn read(&self, range: ByteRange, take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), ReadFailure> {
         let result = match &self.whole {
             Some(whole) => self.read_whole(whole, range, take),

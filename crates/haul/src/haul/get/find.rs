@@ -178,11 +178,10 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The data set that more mirrors have than any other. Those that are read by ranges, and know only sizes, decide
-    /// only among themselves.
+    /// The data set that more mirrors have than any other. Only the mirrors decide that say the most of it.
     fn majority(&self) -> Option<digest::Hash> {
-        let has_session = self.found.values().any(Candidate::is_session);
-        let voters = || self.found.values().filter(|one| one.is_session() || !has_session);
+        let most = self.found.values().map(Candidate::weight).max()?;
+        let voters = || self.found.values().filter(|one| one.weight() == most);
         let votes = |identity| voters().filter(|one| one.identity == identity).count();
         let best = voters().map(|one| one.identity).max_by_key(|&identity| votes(identity))?;
         let is_tied = voters().any(|one| one.identity != best && votes(one.identity) == votes(best));

@@ -7,7 +7,7 @@ use inhaul_base::Span;
 
 use super::get;
 use inhaul_session::api::error::MoveError;
-use inhaul_session::api::options::{GetOptions, Stop};
+use inhaul_session::api::options::{GetOptions, Stop, Update};
 use inhaul_session::api::report::Report;
 use inhaul_session::api::request::Request;
 use inhaul_session::api::source::Source;
@@ -342,4 +342,57 @@ fn secrets_are_for_the_host_that_the_user_has_named() {
     assert_eq!(at_origin.as_deref(), Some("Basic bWU6c2VjcmV0"));
     assert!(other.asked.lock().unwrap().iter().all(|asked| asked.authorization.is_none()));
     assert!(!format!("{report:?}").contains("secret"), "{report:?}");
+}
+
+#[test]
+fn a_transfer_that_is_continued_does_not_mix_two_versions() {
+    let (first, second) = (data_of(30 << 20), data());
+    let second: Arc<Vec<u8>> =
+        Arc::new(second.iter().copied().cycle().take(first.len()).map(|byte| byte ^ 0x55).collect());
+    for etags in [[Some("\"1\""), Some("\"2\"")], [Some("\"1\""), Some("\"1\"")], [None, None]] {
+        let is_changed = etags[0] != etags[1] || etags[0].is_none();
+        let into = tempfile::tempdir().unwrap();
+        let versions = [Arc::clone(&first), if is_changed { Arc::clone(&second) } else { Arc::clone(&first) }];
+        let now = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (content, version) = (versions.clone(), Arc::clone(&now));
+        let server = OddServer::start(move |asked| {
+            let at = version.load(std::sync::atomic::Ordering::Relaxed);
+            let drips = Duration::from_millis(if at == 0 { 4 } else { 0 });
+            let reply = Reply { drips, ..Reply::part(&content[at], asked) };
+            if let Some(etag) = etags[at] { reply.with("etag", etag) } else { reply }
+        });
+        let source: Source = server.url("/file").parse().unwrap();
+        let mut options = GetOptions::new(vec![Request::from(source)], into.path().join("file"));
+        options.retry_for = Span::from_secs(5);
+        let stop = Stop::new();
+        let (_, result) = get(&options, &stop.clone(), &mut |update| {
+            if matches!(&update, Update::Progress(progress) if progress.bytes > 4 << 20) {
+                stop.stop();
+            }
+        });
+        assert!(matches!(result, Err(MoveError::Interrupted)), "{result:?}");
+        let before = server.sent_bytes();
+        now.store(1, std::sync::atomic::Ordering::Relaxed);
+        let (report, result) = get(&options, &Stop::new(), &mut |_| {});
+        result.unwrap();
+        let landed = std::fs::read(into.path().join("file")).unwrap();
+        assert!(landed == *versions[1], "two versions were mixed: {etags:?}");
+        assert_eq!(report.resumed_bytes > 0, !is_changed, "{etags:?}: {report:?}");
+        assert!(is_changed || server.sent_bytes() - before < 27 << 20, "what had come comes again");
+    }
+}
+
+#[test]
+fn a_server_without_ranges_sends_its_file_once() {
+    let (content, served) = (data(), data());
+    let whole = OddServer::start(move |_| Reply::whole(&served));
+    let (landed, _, result) = fetch(&whole.url("/file"));
+    result.unwrap();
+    assert!(landed.as_ref() == Some(&content));
+    assert!(whole.sent_bytes() <= content.len() as u64, "{}", whole.sent_bytes());
+    let served = data();
+    let ranges = OddServer::start(move |asked| Reply::part(&served, asked));
+    let (landed, _, result) = fetch(&format!("{},{}", whole.url("/file"), ranges.url("/file")));
+    result.unwrap();
+    assert!(landed.as_ref() == Some(&content));
 }
