@@ -51,13 +51,13 @@ pub(super) fn manifest_of_file(
         .map_err(|error| MoveError::Usage(format!("a source has no good name: {error}")))
 }
 
-/// Bytes of a sample, at the beginning, in the middle and at the end of what a source has.
+/// Bytes of a sample, at the beginning, in the middle and at the end.
 const SAMPLE_BYTES: u64 = 16 << 10;
-/// How often in a row a sample is asked for of which nothing comes, and how long a source may ask to be left alone.
+/// Requests in a row that bring nothing of a sample before it is given up, and the longest rest that a source may ask for.
 const SAMPLE_TRIES_MAX: u32 = 3;
 const SAMPLE_REST_MAX: Duration = Duration::from_secs(10);
 
-/// A hash of a source's size and of samples of its bytes. Sources that have no digests are compared by it, before any of
+/// A hash of the size and of samples of the bytes. Sources that have no digests are compared by it, before any of
 /// them counts: it finds another version, not a lie.
 ///
 /// `wait` waits, and says false when there is no more use in it.

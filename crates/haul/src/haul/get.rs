@@ -231,14 +231,14 @@ fn landing_options(options: &GetOptions, total_bytes: u64, plan: &Plan) -> Landi
     }
 }
 
-/// Whether an earlier transfer has left data of another version, by the only sign that there is: no source has digests, by
-/// which the parts that are still good could be told from the others.
+/// Whether the data of an earlier transfer is of another version. Without digests its good parts cannot be told from the
+/// others.
 fn is_other_version(data_set: &Found, landing: &Landing) -> bool {
     let has_digests = data_set.request.mirrors.iter().any(|mirror| mirror.server.url.is_none());
     !has_digests && !landing.resumed().changes.is_empty()
 }
 
-/// Drops what an earlier transfer has left, and begins again.
+/// Drops the data of an earlier transfer, and begins again.
 fn land_anew(
     options: &GetOptions,
     data_set: Found,

@@ -378,7 +378,7 @@ fn a_transfer_that_is_continued_does_not_mix_two_versions() {
         let landed = std::fs::read(into.path().join("file")).unwrap();
         assert!(landed == *versions[1], "two versions were mixed: {etags:?}");
         assert_eq!(report.resumed_bytes > 0, !is_changed, "{etags:?}: {report:?}");
-        assert!(is_changed || server.sent_bytes() - before < 27 << 20, "what had come comes again");
+        assert!(is_changed || server.sent_bytes() - before < 27 << 20, "the data of the first transfer comes again");
     }
 }
 
