@@ -115,7 +115,7 @@ def test_errors_are_what_they_are_about(client: inhaul.Client, server: inhaul.Se
     with pytest.raises(ValueError, match="no rate"):
         inhaul.Client(receive_rate="fast")
     with pytest.raises(ValueError):
-        client.open("http://a/b")
+        client.open("ftp://a/b")
     host = server.address
     with pytest.raises(PermissionError):
         client.open(f"inhaul://{host}/a")

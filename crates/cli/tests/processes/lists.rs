@@ -67,7 +67,7 @@ fn metalink_with_another_checksum_lands_nothing() {
     let of = |hash: &str| {
         format!(
             "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"x/y\">{hash}<url priority=\"2\">{}</url>\
-             <url>http://other/large</url></file></metalink>",
+             <url>ftp://other/large</url></file></metalink>",
             trial.url(0, "set/large")
         )
     };
