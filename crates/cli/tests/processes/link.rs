@@ -237,7 +237,7 @@ fn wrong_scenarios_are_refused_with_the_line_and_what_was_expected() {
         assert_eq!(outcome.code, Some(2), "{to}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(expected), "{expected} in {}", outcome.stderr);
     }
-    let sweep = Place::new(&format!("{SCENARIO}[[sweep]]\nkey = \"seed\"\nvalues = [1, 2]\n"));
+    let sweep = Place::new(&format!("{SCENARIO}[[sweep]]\nkey = \"duration\"\nvalues = [\"1 s\", \"2 s\"]\n"));
     let outcome = shell(&sweep, &[]);
     assert_eq!((outcome.code, outcome.stderr.contains("--set 'sweep=[]'")), (Some(2), true), "{}", outcome.stderr);
     let outcome = shell(&Place::new(SCENARIO), &["--node", "middle"]);

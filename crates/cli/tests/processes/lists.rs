@@ -112,7 +112,7 @@ fn list_that_makes_no_sense_is_refused_by_line() {
         ("--input-file", format!("{url}\n  split=4\n"), "line 2: the option 'split' is not supported"),
         ("--input-file", format!("{url}\n  out=../f\n"), "line 1: '../f' is no path beneath the destination"),
         ("--metalink", "no XML".to_owned(), "it is not XML"),
-        ("--metalink", "<metalink/>".to_owned(), "it is not Metalink 4"),
+        ("--metalink", "<metalink/>".to_owned(), "it is no Metalink"),
     ] {
         let outcome = trial.get(flag, &list);
         assert_eq!(outcome.code, Some(2), "{list}: {}", outcome.stderr);

@@ -29,10 +29,10 @@ fn logs_go_to_standard_error_without_colours_and_leave_standard_output_alone() {
     let source = format!("inhaul://{}/f", server.address);
     let get = |flags: &[&str]| run(&[&["get", &source, &within(to.path()), "--overwrite", "--json"], flags].concat());
     let quiet = get(&[]);
-    assert!(!quiet.stderr.contains("inhaul_mover"), "{}", quiet.stderr);
+    assert!(!quiet.stderr.contains("inhaul_session"), "{}", quiet.stderr);
     for flags in [&["-vv"][..], &["--log", "debug"]] {
         let outcome = get(flags);
-        assert!(outcome.stderr.contains("DEBUG inhaul_mover::session::connect: "), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("DEBUG inhaul_session::session::connect: "), "{}", outcome.stderr);
         assert!(!outcome.stderr.contains('\x1b'), "{}", outcome.stderr);
         assert_eq!((outcome.stdout.lines().count(), &outcome.json()["status"]), (1, &"complete".into()));
     }
