@@ -49,7 +49,7 @@ pub struct Candidate {
     pub manifest: Manifest,
     /// The manifest's, or that of samples.
     pub identity: digest::Hash,
-    /// It is that of samples: see [`ranges::sample`](crate::ranges::sample).
+    /// It is that of samples: see `ranges::sample`.
     sampled: bool,
 }
 
