@@ -149,7 +149,7 @@ def test_the_classes_of_a_result_have_the_fields_of_its_json() -> None:
 def test_an_experiment_is_judged_as_on_the_command_line() -> None:
     result = lab.load("gtp-2004/fig7").run()
     table = result.table()
-    assert list(table.columns) == ["case", "quantity", "mean", "ci95", "samples", "published", "unit"]
+    assert list(table.columns) == ["case", "quantity", "mean", "ci95", "samples", "runs", "published", "unit"]
     index = table[table["quantity"] == "metrics.jain_index"].iloc[0]
     assert index["published"] == 1.0 and index["mean"] == pytest.approx(result.run.metrics.jain_index)
     # Of rates in windows, which are not in the JSON.
