@@ -15,6 +15,7 @@ use super::ranges::{RangeSource, ReadFailure, Remedy, manifest_of_file};
 use inhaul_engine::engine::PIECE_BYTES_MAX;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::source::Server;
+use inhaul_session::api::url::decode_path;
 
 /// A file that is open.
 #[derive(Debug)]
@@ -25,12 +26,13 @@ struct LocalFile {
     version: (u64, i64, i64),
 }
 
-/// Opens the file at `path`, which is the source called `server`.
+/// Opens the file at `path`, encoded as in a URL, which is the source called `server`.
 ///
 /// # Errors
 /// When there is no such file, or it cannot be read.
 pub(super) fn open(server: &Server, path: &str) -> Result<(Manifest, Arc<dyn RangeSource>), MoveError> {
-    let path = Path::new(std::ffi::OsStr::from_bytes(&bytes_of(path))).to_path_buf();
+    let path = decode_path(path).map_err(|error| MoveError::Usage(error.to_string()))?;
+    let path = Path::new(std::ffi::OsStr::from_bytes(&bytes_of(&path))).to_path_buf();
     let failed = |detail: String| MoveError::PathNotFound { server: server.clone(), detail };
     let file = File::open(&path).map_err(|error| failed(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;

@@ -127,3 +127,14 @@ fn a_lying_web_server_beside_an_inhaul_server_lands_nothing_wrong() {
     assert!(got == content, "other bytes have landed");
     assert_eq!(report["files"][0]["verified"], true, "{report}");
 }
+
+#[test]
+fn a_file_beside_a_server_that_never_answers_ends_and_is_not_verified() {
+    let directory = tempfile::tempdir().unwrap();
+    let content = noise(3_000_000, 9);
+    std::fs::write(directory.path().join("a b"), &content).unwrap();
+    let source = format!("inhaul://127.0.0.1:1/file,file://{}/a%20b", directory.path().display());
+    let (got, report) = fetch(&source, &["--retry-for", "2s"]);
+    assert!(got == content);
+    assert_eq!(report["files"][0]["verified"], false, "{report}");
+}

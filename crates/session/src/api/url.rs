@@ -61,7 +61,10 @@ pub fn file_name(url: &str) -> Result<String, BadPath> {
 }
 
 /// Resolves `%xx`, as in other URLs. What it stands for may be any byte.
-pub(super) fn decode_path(path: &str) -> Result<String, BadPath> {
+///
+/// # Errors
+/// When a `%` is not followed by two hexadecimal digits.
+pub fn decode_path(path: &str) -> Result<String, BadPath> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

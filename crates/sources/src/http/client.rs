@@ -251,6 +251,10 @@ fn failure_of(error: ureq::Error) -> Failure {
         ureq::Error::Rustls(error) => Failure::Untrusted(error.to_string()),
         error @ (ureq::Error::Tls(_) | ureq::Error::Pem(_)) => Failure::Untrusted(error.to_string()),
         ureq::Error::Protocol(error) => Failure::Broken(error.to_string()),
+        // What such an error says may hold the URL, and that a secret.
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+            Failure::Rules("it is no URL that can be asked for".to_owned())
+        }
         error => Failure::Rules(error.to_string()),
     }
 }

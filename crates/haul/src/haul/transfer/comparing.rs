@@ -177,7 +177,7 @@ impl Haul {
                 continue;
             }
             self.settle(engine, index)?;
-            self.trust_if_none_speaks(index);
+            self.trust_if_none_speaks(now, index);
             self.give_up_doubted(now, index);
             for flow in self.objects[index].comparison.hopeless(now, HOPELESS) {
                 self.lose(engine, flow, "it sends no digests")?;
@@ -187,13 +187,23 @@ impl Haul {
         Ok(())
     }
 
-    /// If no source can say anything of the data set's groups, and none that could is being tried, what comes counts as it
-    /// is.
-    fn trust_if_none_speaks(&mut self, index: usize) {
+    /// If no mirror can say anything of the data set's groups, what comes counts as it is. A mirror that could and is
+    /// being tried is waited for, when all data has come, for as long as a data set without a mirror would be.
+    fn trust_if_none_speaks(&mut self, now: Time, index: usize) {
         let object = &self.objects[index];
-        let is_silent = !object.comparison.has_witnesses() && object.mirrors.iter().any(|&flow| self.is_running(flow));
-        if object.is_trusted || !is_silent || self.roster.has_session_away(object.sought.request) {
+        if object.is_trusted || object.comparison.has_witnesses() || !self.has_running(index) {
             return;
+        }
+        if self.roster.has_session_away(object.sought.request) {
+            let complete = object.complete_since.map(|complete| complete.max(self.started));
+            if complete.is_none_or(|complete| now.since(complete) < self.roster.retry_for()) {
+                return;
+            }
+            self.warn(
+                "all data has come, and no mirror is back that can say whether it is right: it counts as it is, NOT \
+                 VERIFIED"
+                    .to_owned(),
+            );
         }
         self.objects[index].is_trusted = true;
         self.verifier.tell(Task::Trust { object: index });

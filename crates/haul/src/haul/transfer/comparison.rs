@@ -156,9 +156,9 @@ impl Comparison {
         }
     }
 
-    /// Whether a mirror has ever taken part that says what it has.
+    /// Whether a mirror takes part that says what it has.
     pub(super) fn has_witnesses(&self) -> bool {
-        !self.witnesses.is_empty()
+        self.witnesses.iter().any(|witness| !witness.is_gone)
     }
 
     fn index(&self, flow: FlowId) -> Option<usize> {
