@@ -72,7 +72,7 @@ pub(super) fn open(server: &Server, name: &str) -> Result<(Manifest, Arc<dyn Ran
         return Err(MoveError::Unreachable { server: server.clone(), detail: "it is not there yet".to_owned() });
     }
     let size = state.manners.claims.unwrap_or(state.data.len() as u64);
-    let manifest = manifest_of_file(b"file".to_vec(), size, 0o644, (1_700_000_000, 0))?;
+    let manifest = manifest_of_file(server, b"file".to_vec(), size, 0o644, (1_700_000_000, 0))?;
     Ok((manifest, Arc::new(Fake { server: server.clone(), state })))
 }
 
@@ -120,7 +120,7 @@ impl RangeSource for Fake {
         let mut at = range.start;
         while at < range.end {
             if self.state.is_away() {
-                return Err(self.failure("it has gone", Remedy::Reopen));
+                return Err(self.failure("it has gone", Remedy::GiveUp));
             }
             if cut.is_some_and(|cut| at >= cut) {
                 return Err(self.failure("the connection was closed", Remedy::AskAgain));

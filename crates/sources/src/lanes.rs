@@ -143,7 +143,7 @@ impl Shared {
                 Ok(()) if range.is_empty() => return Ok(()),
                 Ok(()) => super::ReadFailure {
                     error: MoveError::Internal("a source delivered less than it was asked for".to_owned()),
-                    remedy: Remedy::Reopen,
+                    remedy: Remedy::GiveUp,
                 },
                 Err(_) if range.is_empty() => return Ok(()),
                 Err(failure) => failure,

@@ -41,7 +41,7 @@ pub(super) fn open(server: &Server, path: &str) -> Result<(Manifest, Arc<dyn Ran
     }
     let name = path.file_name().map_or_else(Vec::new, |name| name.as_bytes().to_vec());
     let modified = (metadata.mtime(), metadata.mtime_nsec());
-    let manifest = manifest_of_file(name, metadata.len(), metadata.mode() & 0o777, modified)?;
+    let manifest = manifest_of_file(server, name, metadata.len(), metadata.mode() & 0o777, modified)?;
     let version = version_of(&metadata);
     Ok((manifest, Arc::new(LocalFile { server: server.clone(), file, version })))
 }

@@ -8,6 +8,7 @@ use inhaul_base::{ByteRange, Span};
 use inhaul_store::{Contents, Entry, Kind, Manifest, Metadata, Timestamp, digest};
 
 use inhaul_session::api::error::MoveError;
+use inhaul_session::api::source::Server;
 
 /// A source that is read by ranges of its data set's bytes. Several threads read from it at once.
 pub trait RangeSource: Send + Sync + fmt::Debug {
@@ -38,6 +39,7 @@ pub trait RangeSource: Send + Sync + fmt::Debug {
 /// # Errors
 /// When no file can have this name or size.
 pub(super) fn manifest_of_file(
+    server: &Server,
     name: Vec<u8>,
     size: u64,
     mode: u32,
@@ -48,7 +50,7 @@ pub(super) fn manifest_of_file(
     let entry = Entry { path: name.clone(), size, metadata, holes: Vec::new() };
     let contents = Contents { files: vec![entry], ..Contents::default() };
     Manifest::new(name, Kind::File, contents)
-        .map_err(|error| MoveError::Usage(format!("a source has no good name: {error}")))
+        .map_err(|error| MoveError::BadSource { server: server.clone(), detail: error.to_string() })
 }
 
 /// Bytes of a sample, at the beginning, in the middle and at the end.
@@ -121,8 +123,6 @@ pub(crate) enum Remedy {
     AskAgain,
     /// Ask for the rest after this time: the source said so (429 or 503 with Retry-After), or is short of something.
     AskAfter(Duration),
-    /// Close the source, and open it again later.
-    Reopen,
-    /// Do without the source: it breaks the rules, or what it has is not what is wanted.
+    /// Close the source. Whether it is opened again later, the error says ([`MoveError::is_passing`]).
     GiveUp,
 }

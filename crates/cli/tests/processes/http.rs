@@ -136,5 +136,6 @@ fn a_file_beside_a_server_that_never_answers_ends_and_is_not_verified() {
     let source = format!("inhaul://127.0.0.1:1/file,file://{}/a%20b", directory.path().display());
     let (got, report) = fetch(&source, &["--retry-for", "2s"]);
     assert!(got == content);
+    assert_eq!(report["sources"][0]["path"]["over"], "file", "{report}");
     assert_eq!(report["files"][0]["verified"], false, "{report}");
 }

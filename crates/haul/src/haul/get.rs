@@ -451,7 +451,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                     status => status,
                 },
                 uncompared_bytes: haul.uncompared_bytes(flow),
-                path: haul.paths.report(flow, now),
+                path: haul.path_of(flow, mirror, now),
                 // Its rate is known when the time of the whole is.
                 ..SourceReport::default()
             }

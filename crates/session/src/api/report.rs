@@ -161,7 +161,7 @@ pub struct SourceReport {
 /// How a server's data comes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
-    /// `udp`, or `tcp`: over streams to its control port.
+    /// `udp`, or `tcp`: over streams to its control port. Of a source by URL, its scheme: `http`, `https`, `s3`, `file`.
     pub over: String,
     /// Why it comes over TCP, in words.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -41,11 +41,14 @@ pub(super) fn split_urls(text: &str) -> Vec<&str> {
 #[error("a % is not followed by two hexadecimal digits")]
 pub struct BadPath;
 
-/// The host of such a URL, and the port of its scheme; `None` if it is none.
+/// The host of such a URL, and its port or that of the scheme; `None` if it is none.
 pub(super) fn host_of(text: &str) -> Option<(&str, u16)> {
     let (_, port, rest) = scheme_of(text)?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    Some((authority.rsplit('@').next().unwrap_or_default(), port))
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let named = host.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let (host, port) = named.filter(|_| !host.ends_with(']')).unwrap_or((host, port));
+    Some((host.trim_start_matches('[').trim_end_matches(']'), port))
 }
 
 /// The name of the file that a URL names, as text of any bytes.
@@ -53,6 +56,10 @@ pub(super) fn host_of(text: &str) -> Option<(&str, u16)> {
 /// # Errors
 /// When it cannot be read.
 pub fn file_name(url: &str) -> Result<String, BadPath> {
+    if let Some((_, key)) = url.strip_prefix("s3://").and_then(|rest| rest.split_once('/')) {
+        // A key is named as it is.
+        return Ok(text_of(key.rsplit('/').next().unwrap_or_default().as_bytes()));
+    }
     let path = url.split_once("://").map_or(url, |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
     let path = path.split_once('/').map_or("", |(_, path)| path);
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -108,8 +115,11 @@ mod tests {
 
     #[test]
     fn names_and_hosts_are_read_and_secrets_are_not_shown() {
-        assert_eq!(host_of("https://me@h:1/x"), Some(("h:1", 443)));
+        assert_eq!(host_of("https://me@h:1/x"), Some(("h", 1)));
+        assert_eq!(host_of("https://[::1]/x"), Some(("::1", 443)));
+        assert_eq!(host_of("http://[::1]:81/x"), Some(("::1", 81)));
         assert_eq!(file_name("file:///data/set%201.bin").unwrap(), "set 1.bin");
+        assert_eq!(file_name("s3://bucket/run?1/50%25").unwrap(), "50%25", "a key is named as it is");
         assert_eq!(without_secrets("https://me:pass@host:8443/a/b?sig=1#x"), "https://host:8443/a/b");
         assert_eq!(file_name("file:///data/"), Ok(String::new()));
         assert_eq!(file_name("file:///50%"), Err(BadPath));

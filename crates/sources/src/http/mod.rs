@@ -68,7 +68,7 @@ pub(super) fn open(server: &Server, url: &str, trust: &Trust) -> Result<(Manifes
     let answer = Answer::of_first(&found).map_err(|failure| failure.into_error(server))?;
     let name = inhaul_session::api::url::file_name(url).map_err(|error| MoveError::Usage(error.to_string()))?;
     let name = inhaul_base::byte_text::bytes_of(&name).into_owned();
-    let manifest = manifest_of_file(name, answer.size, 0o644, answer.version.modified())?;
+    let manifest = manifest_of_file(server, name, answer.size, 0o644, answer.version.modified())?;
     let whole = (!answer.has_ranges).then(|| {
         log::info!("{server}: it sends only the whole file, from its beginning");
         Mutex::new(Some(Whole { body: found.into_body(), at: 0 }))
@@ -183,10 +183,12 @@ impl Failure {
             // The next request goes over a connection of its own, and goes on from where this one ended.
             Self::Broken(_) => Remedy::AskAgain,
             Self::Busy { after, .. } => Remedy::AskAfter(after.unwrap_or(REST)),
-            Self::Unreached(_) => Remedy::Reopen,
-            Self::NotFound(_) | Self::NoRight(_) | Self::Changed | Self::Untrusted(_) | Self::Rules(_) => {
-                Remedy::GiveUp
-            }
+            Self::Unreached(_)
+            | Self::NotFound(_)
+            | Self::NoRight(_)
+            | Self::Changed
+            | Self::Untrusted(_)
+            | Self::Rules(_) => Remedy::GiveUp,
         }
     }
 

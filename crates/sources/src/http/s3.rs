@@ -199,7 +199,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Every byte that S3 wants escaped is. A key that is escaped already, as in a URL, is taken as it is meant.
+/// Every byte that S3 wants escaped is, `%` too: a key is named as it is, not as in a URL.
 fn escaped(text: &str, is_path: bool) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || is_path && byte == b'/';
     text.bytes()

@@ -6,7 +6,7 @@ use inhaul_transport::{FlowId, FlowStats};
 use super::{Haul, Mirror, TICK, total};
 use inhaul_engine::engine::Engine;
 use inhaul_session::api::options::{Progress, SourceProgress, Update};
-use inhaul_session::api::report::{SourceStatus, known_ms};
+use inhaul_session::api::report::{PathReport, SourceStatus, known_ms};
 
 impl Haul {
     /// Tells how far things are, and how fast they have been going.
@@ -32,7 +32,7 @@ impl Haul {
             rtt_ms: known_ms(mirror.stats.rtt),
             held_by: mirror.stats.held_by.map(|held| held.name().to_owned()),
             status: mirror.status,
-            path: self.paths.report(*flow, now),
+            path: self.path_of(*flow, mirror, now),
         };
         let so_far = self.pace.so_far(came, now.since(self.started));
         let progress = Progress {
@@ -52,6 +52,15 @@ impl Haul {
         };
         // The listener may be gone.
         let _ = self.updates.send(Update::Progress(progress));
+    }
+
+    /// How a mirror's data comes; from a source by ranges, this is the scheme of its URL.
+    pub(crate) fn path_of(&self, flow: FlowId, mirror: &Mirror, now: Time) -> PathReport {
+        let path = self.paths.report(flow, now);
+        match mirror.server.url.as_ref().and_then(|url| url.split_once("://")) {
+            Some((scheme, _)) => PathReport { over: scheme.to_owned(), ..path },
+            None => path,
+        }
     }
 
     /// Warns if a rate is held that the paths do not bear.
