@@ -23,6 +23,8 @@ const AHEAD: Duration = Duration::from_millis(20);
 /// A source of ranges as its flow sees it. Dropping it ends the threads.
 pub(crate) struct Lanes {
     shared: Arc<Shared>,
+    /// Threads that were started: they come with the work, up to [`RangeSource::lanes`].
+    running: u32,
 }
 
 struct Shared {
@@ -42,6 +44,8 @@ struct Work {
     rate: Bitrate,
     /// When the next byte may be read.
     next: Instant,
+    /// Threads that wait for a range.
+    idle: usize,
     over: bool,
 }
 
@@ -60,15 +64,19 @@ impl Lanes {
     /// # Errors
     /// When the system has no more threads.
     pub(crate) fn start(flow: FlowId, source: Arc<dyn RangeSource>, deliveries: Deliveries) -> Result<Self, MoveError> {
-        let count = source.lanes();
-        let work = Work { asked: VecDeque::new(), unasked: 0, rate: Bitrate::MAX, next: Instant::now(), over: false };
+        let work =
+            Work { asked: VecDeque::new(), unasked: 0, rate: Bitrate::MAX, next: Instant::now(), idle: 0, over: false };
         let shared = Arc::new(Shared { flow, source, deliveries, work: Mutex::new(work), changed: Condvar::new() });
-        let lanes = Self { shared };
-        for _ in 0..count {
-            let shared = Arc::clone(&lanes.shared);
-            threads::spawn_helper("inhaul-source", move || shared.run())?;
-        }
+        let mut lanes = Self { shared, running: 0 };
+        lanes.start_one()?;
         Ok(lanes)
+    }
+
+    fn start_one(&mut self) -> Result<(), MoveError> {
+        let shared = Arc::clone(&self.shared);
+        threads::spawn_helper("inhaul-source", move || shared.run())?;
+        self.running += 1;
+        Ok(())
     }
 }
 
@@ -90,7 +98,11 @@ impl SourceLink for Lanes {
             }
             SourceOrder::Pace(rate) => work.rate = rate,
         }
+        let more = work.asked.len().saturating_sub(work.idle);
         drop(work);
+        // A list names hundreds of sources, and most are asked for little. Without more threads, the first does it.
+        let free = self.shared.source.lanes().saturating_sub(self.running) as usize;
+        let _ = (0..more.min(free)).try_for_each(|_| self.start_one());
         self.shared.changed.notify_all();
     }
 }
@@ -122,7 +134,9 @@ impl Shared {
             if let Some(next) = work.asked.pop_front() {
                 return Some(next);
             }
+            work.idle += 1;
             work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            work.idle -= 1;
         }
     }
 

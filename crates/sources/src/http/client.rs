@@ -16,6 +16,7 @@ use super::s3::S3Object;
 use inhaul_session::api::error::MoveError;
 use inhaul_session::api::source::Server;
 use inhaul_session::api::trust::{Ca, Trust};
+use inhaul_session::api::url::decode_path;
 use inhaul_session::session::tls;
 
 /// How long a server may take to take a connection.
@@ -271,23 +272,11 @@ fn part_userinfo(url: &str) -> (Option<String>, String) {
     let Some((scheme, rest)) = url.split_once("://") else { return bare() };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let Some((userinfo, host)) = rest[..end].rsplit_once('@') else { return bare() };
-    let decoded = inhaul_base::byte_text::bytes_of(userinfo).into_owned();
-    let login = percent_decoded(&decoded);
+    // A % that encodes nothing is meant as it is.
+    let login = decode_path(userinfo).unwrap_or_else(|_| userinfo.to_owned());
     // What stands behind a '#' is never sent.
     let path = rest[end..].split('#').next().unwrap_or_default();
     (Some(login), format!("{scheme}://{host}{path}"))
-}
-
-fn percent_decoded(bytes: &[u8]) -> String {
-    let mut out = Vec::new();
-    let mut rest = bytes;
-    while let Some((&byte, after)) = rest.split_first() {
-        let code = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let code = code.filter(|_| byte == b'%').and_then(|two| u8::from_str_radix(two, 16).ok());
-        out.push(code.unwrap_or(byte));
-        rest = if code.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// The URL that `to` means, seen from `at` (RFC 3986 5).
